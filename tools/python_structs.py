@@ -22,7 +22,7 @@ STRUCTS = [
     "ht_error", "ht_cancel", "ht_device_options", "ht_model_options", "ht_sampling_value", "ht_forward_options", "ht_logit_bias", "ht_sampler_options",
     "ht_generate_options", "ht_metrics", "ht_tool_call", "ht_answer_piece", "ht_compile_options", "ht_optimizer_options", "ht_schedule", "ht_function", "ht_wrt", "ht_custom_vjp", "ht_memory_stats", "ht_machine",
     "ht_engine_options", "ht_reuse", "ht_answer_report", "ht_request", "ht_engine_statistics",
-    "ht_embed_options", "ht_embedding", "ht_embeddings",
+    "ht_embed_options", "ht_embedding", "ht_embeddings", "ht_rerank_options", "ht_relevance", "ht_ranking",
     "ht_prompt", "ht_continuation", "ht_classify_options", "ht_label_score", "ht_classification", "ht_score_request", "ht_score_options",
     "ht_token_probability", "ht_token_score", "ht_continuation_score", "ht_score_result",
     "ht_batch_options", "ht_batch_answer", "ht_batch_result", "ht_lora_options", "ht_train_batch", "ht_data_count", "ht_data_report", "ht_trainer_options", "ht_trainer_plan", "ht_train_step", "ht_retrieval",

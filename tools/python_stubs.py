@@ -100,7 +100,7 @@ OF_FUNCTION = {
     ("argpartition", "axis"): "int | None", ("topk", "axis"): "int | None",
     ("array.__init__", "values"): "Any", ("array.astype", "dtype"): "Dtype", ("array.reshape", "shape"): SHAPE,
     ("array.transpose", "axes"): SHAPE, ("Device.__init__", "type"): "DeviceType", ("Session.__init__", "model"): "Model",
-    ("generate", "prompt"): "str | Sequence[int]", ("logits", "prompt"): "str | Sequence[int]", ("inspect", "prompt"): "str | Sequence[int]", ("inspect", "layers"): "Iterable[int] | None", ("inspect", "values"): "bool", ("embed", "texts"): "str | Sequence[str | Sequence[int]]", ("embed", "pooling"): "str | None", ("embed", "normalize"): "bool", ("detokenize", "ids"): "Iterable[int]",
+    ("generate", "prompt"): "str | Sequence[int]", ("logits", "prompt"): "str | Sequence[int]", ("inspect", "prompt"): "str | Sequence[int]", ("inspect", "layers"): "Iterable[int] | None", ("inspect", "values"): "bool", ("embed", "texts"): "str | Sequence[str | Sequence[int]]", ("embed", "pooling"): "str | None", ("embed", "normalize"): "bool", ("embed", "prompt"): "str | None", ("embed", "dimensions"): "int", ("embed", "truncate"): "bool", ("rerank", "query"): "str", ("rerank", "documents"): "Sequence[str]", ("rerank", "instruction"): "str | None", ("rerank", "top_n"): "int | None", ("rerank", "truncate"): "bool", ("rerank", "document_tokens"): "int", ("detokenize", "ids"): "Iterable[int]",
     ("chat", "messages"): "str | Sequence[Mapping[str, Any]]", ("format_chat", "messages"): "str | Sequence[Mapping[str, Any]]",
     ("submit", "prompt"): "str | Sequence[int] | Sequence[Mapping[str, Any]]", ("warm", "prompt"): "str | Sequence[int] | Sequence[Mapping[str, Any]]",
     ("submit", "options"): "Any", ("generate", "options"): "Any", ("chat", "options"): "Any", ("finetune", "options"): "Any", ("load", "path"): "Any",
@@ -141,7 +141,7 @@ RESULTS = {
     "engine": "Engine", "submit": "Request", "warm": "dict[str, Any]", "save_cache": "None", "load_cache": "None", "Engine.clear_cache": "int",
     "statistics": "dict[str, Any]", "cancel": "None",
     "wait": "bool", "result": "str",
-    "chat": "Generation", "classify": "list[Classification]", "score": "list[Score]", "batch": "list[Answers]",
+    "chat": "Generation", "classify": "list[Classification]", "score": "list[Score]", "batch": "list[Answers]", "rerank": "list[Relevance]", "embed": "Any",
     "inspect": "Inspection", "svg": "str", "matcher": "Matcher", "mask": "memoryview", "accept": "bool", "truncate": "None",
     **dict.fromkeys("from_json_schema from_regex from_gbnf".split(), "Grammar"),
 }  # fmt: skip
@@ -150,11 +150,11 @@ PROPERTIES = {
     "mT": ARRAY, "at": "Any", "is_float": "bool", "context": "int", "vocab_size": "int", "chat_format": "str | None", "sampling": "dict[str, tuple[float, str]]", "warning": "str | None",
     "parameters": "dict[str, array]", "plan": "dict[str, Any]", **dict.fromkeys(["losses", "valid_losses"], "list[tuple[int, float]]"),
     "retrieval": "Retrieval | None", "metrics": "dict[str, Any]", "info": "dict[str, Any]", "state": "dict[str, Any]", "thinking": "str", "tool_calls": "list[dict[str, Any]]",
-    "tokens": "list[int]", "owners": "list[int]", "reuse": "dict[str, Any]", "answers": "list[AnswerStream]", "ending": "str",
+    "tokens": "list[int]", "owners": "list[int]", "prompts": "dict[str, str]", "reuse": "dict[str, Any]", "answers": "list[AnswerStream]", "ending": "str",
     "metrics": "dict[str, Any]", "state": "dict[str, Any]", "thinking": "str", "tool_calls": "list[dict[str, Any]]", "text": "str",
     "tokens": "list[int]", "owners": "list[int]",
 }  # fmt: skip
-TUPLES = (hearth.Report, hearth.Retrieval, hearth.TrainStep, hearth.Answer, hearth.Answers, hearth.Classification, hearth.ContinuationScore, hearth.Score,
+TUPLES = (hearth.Report, hearth.Retrieval, hearth.TrainStep, hearth.Answer, hearth.Answers, hearth.Classification, hearth.ContinuationScore, hearth.Score, hearth.Relevance,
           hearth.TokenScore)  # fmt: skip
 
 

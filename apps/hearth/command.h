@@ -40,6 +40,7 @@ int detokenize_command(const options *o);
 int logits_command(const options *o);
 int inspect_command(const options *o);
 int embed_command(const options *o);
+int rerank_command(const options *o);
 int formats_command(const options *o);
 int eval_command(const options *o);
 int imatrix_command(const options *o);

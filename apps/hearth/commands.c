@@ -41,11 +41,17 @@ const command command_table[] = {
      "log-probability of each continuation and of its tokens.",
      FOR_SCORE, true, 0, score_command},
     {"Run", "embed", "MODEL TEXT... | --prompts FILE", "Compute embeddings of texts: pooled hidden states.",
-     "Prints a line per text with the values of its vector; --json adds the number of tokens, and --out writes a NumPy "
-     "file [texts, hidden]. The vector is the hidden state of the last token after the final norm, or the mean over "
-     "all tokens, scaled to a length of 1. Texts are encoded without the chat format. A text that fails is named, and "
-     "the others go on.",
+     "Prints a line per text with the values of its vector, with --pooling none a line per token; --json adds the "
+     "number of tokens, and --out writes a NumPy file [texts, hidden]. Vectors are pooled from the hidden states after "
+     "the final norm, and scaled to a length of 1. Texts are encoded without the chat format. A text that fails is "
+     "named, and the others go on.",
      FOR_EMBED, true, -1, embed_command},
+    {"Run", "rerank", "MODEL --query TEXT --documents FILE", "Sort documents by their relevance to a query.",
+     "MODEL is a reranker. A line of FILE is a document. If FILE ends in .jsonl or its first line begins with {, lines "
+     "are JSON objects with \"text\"; an \"id\" is repeated in the result, other fields are ignored.\n\nPrints a line "
+     "per document, the best first: its score from 0 to 1, its index from 0, and its text. --json also has the logits "
+     "and numbers of tokens. A document that fails is named, and the others go on.",
+     FOR_RERANK, true, 0, rerank_command},
     {"Serve", "serve", "[MODEL]", "Serve models over HTTP.",
      "Serves MODEL, the models of --models, or both; without either the models of hearth list. Clients of the "
      "interfaces of OpenAI, Anthropic and Ollama can connect, and a web page is at /. Requests are decoded together "

@@ -7,41 +7,40 @@
 #include <hearth/generate.h>
 #include <hearth/train.h>
 
-/* Which commands accept an option. */
-enum {
-    FOR_RUN = 1 << 0,
-    FOR_INFO = 1 << 1,
-    FOR_TOKENIZE = 1 << 2,
-    FOR_DETOKENIZE = 1 << 3,
-    FOR_LOGITS = 1 << 4,
-    FOR_BENCH = 1 << 5,
-    FOR_DOCTOR = 1 << 6,
-    FOR_DISCOVER = 1 << 7,
-    FOR_EVAL = 1 << 8,
-    FOR_FORMATS = 1 << 9,
-    FOR_TEMPLATE = 1 << 10,
-    FOR_ADAPTER = 1 << 11,
-    FOR_FINETUNE = 1 << 12,
-    FOR_FUSE = 1 << 13,
-    FOR_CLASSIFY = 1 << 14,
-    FOR_BATCH = 1 << 15,
-    FOR_SCORE = 1 << 16,
-    FOR_INSPECT = 1 << 17,
-    FOR_EMBED = 1 << 18,
-    FOR_CHAT = 1 << 19,
-    FOR_LIST = 1 << 20,
-    FOR_RM = 1 << 21,
-    FOR_COMPLETION = 1 << 22,
-    FOR_MAN = 1 << 23,
-    FOR_QUANTIZE = 1 << 24,
-    FOR_IMATRIX = 1 << 25,
-    FOR_PULL = 1 << 26,
-    FOR_CONVERT = 1 << 27,
-    FOR_SPLIT = 1 << 28,
-    FOR_MERGE = 1 << 29,
-    FOR_SERVE = 1 << 30,
-    FOR_ALL = FOR_SERVE - 1 + FOR_SERVE
-};
+/* Which commands accept an option, as bits. */
+#define FOR_RUN        (1u << 0)
+#define FOR_INFO       (1u << 1)
+#define FOR_TOKENIZE   (1u << 2)
+#define FOR_DETOKENIZE (1u << 3)
+#define FOR_LOGITS     (1u << 4)
+#define FOR_BENCH      (1u << 5)
+#define FOR_DOCTOR     (1u << 6)
+#define FOR_DISCOVER   (1u << 7)
+#define FOR_EVAL       (1u << 8)
+#define FOR_FORMATS    (1u << 9)
+#define FOR_TEMPLATE   (1u << 10)
+#define FOR_ADAPTER    (1u << 11)
+#define FOR_FINETUNE   (1u << 12)
+#define FOR_FUSE       (1u << 13)
+#define FOR_CLASSIFY   (1u << 14)
+#define FOR_BATCH      (1u << 15)
+#define FOR_SCORE      (1u << 16)
+#define FOR_INSPECT    (1u << 17)
+#define FOR_EMBED      (1u << 18)
+#define FOR_CHAT       (1u << 19)
+#define FOR_LIST       (1u << 20)
+#define FOR_RM         (1u << 21)
+#define FOR_COMPLETION (1u << 22)
+#define FOR_MAN        (1u << 23)
+#define FOR_QUANTIZE   (1u << 24)
+#define FOR_IMATRIX    (1u << 25)
+#define FOR_PULL       (1u << 26)
+#define FOR_CONVERT    (1u << 27)
+#define FOR_SPLIT      (1u << 28)
+#define FOR_MERGE      (1u << 29)
+#define FOR_SERVE      (1u << 30)
+#define FOR_RERANK     (1u << 31)
+#define FOR_ALL        (~0u)
 
 typedef struct string_list {
     const char **items; /* borrowed from argv */
@@ -86,10 +85,14 @@ typedef struct options {
     const char *attention, *svg, *head;  /* likewise, of inspect */
     const char *quantize;                /* likewise, BITS[:GROUP] */
     const char *prompts, *labels;        /* likewise */
-    const char *probe, *probe_out;       /* likewise: a list, a file */
-    const char *cache_file;              /* likewise */
-    int64_t retries, connections;        /* of pull, like the next two: valid if options_given */
-    double retry_delay, timeout;         /* seconds */
+    const char *query, *documents;       /* likewise, of rerank */
+    const char *instruction;             /* likewise */
+    const char *prompt_name;             /* likewise, of embed */
+    int64_t top_n, dimensions;
+    const char *probe, *probe_out; /* likewise: a list, a file */
+    const char *cache_file;        /* likewise */
+    int64_t retries, connections;  /* of pull, like the next two: valid if options_given */
+    double retry_delay, timeout;   /* seconds */
     bool dry_run, verify;
     uint64_t seed;
     int64_t threads, context, chunk, parallel, window, slots, top, chunks, skip_chunks, top_logprobs;
@@ -106,7 +109,7 @@ typedef struct options {
     int pooling;         /* ht_pooling */
     const char *imatrix; /* of quantize; NULL: none */
     bool pure, errors;   /* likewise */
-    bool kl_vs_reference, dense, inspect_q, inspect_v, no_normalize;
+    bool kl_vs_reference, dense, inspect_q, inspect_v, normalize, no_normalize, truncate;
     bool sliding, markdown, packed_cache, no_generation_prompt, no_thinking, parse_special, one_call;
     bool force;
     bool json, quiet, raw, null, add_special, help;

@@ -4,7 +4,9 @@ const char *const precisions[] = {"high", "fast", "reference", NULL};
 const char *const kv_names[] = {"f16", "f32", "bf16", "q8", NULL};
 static const char *const dtype_names[] = {"auto", "f32", "f16", "bf16", NULL};
 
-static const char *const poolings[] = {"last", "mean", "cls", NULL};
+/* In the order of ht_pooling. */
+static const char *const poolings[] = {"last", "mean",          "cls",          "model", "none",
+                                       "max",  "mean_sqrt_len", "weightedmean", NULL};
 
 static const char *const tune_long[] = {"drop", "truncate", "refuse", NULL};
 static const char *const tune_masks[] = {"answers", "last", "none", NULL};
@@ -31,11 +33,12 @@ static const char *const tune_formats[] = {"peft", "mlx", NULL};
 #define ANSWERING (FOR_RUN | FOR_CHAT)
 #define PROMPTS   (FOR_CLASSIFY | FOR_BATCH | FOR_SCORE)
 #define COMPUTING                                                                                                      \
-    (ANSWERING | FOR_SERVE | FOR_LOGITS | FOR_INSPECT | FOR_EMBED | FOR_BENCH | FOR_EVAL | FOR_IMATRIX | PROMPTS)
+    (ANSWERING | FOR_SERVE | FOR_LOGITS | FOR_INSPECT | FOR_EMBED | FOR_RERANK | FOR_BENCH | FOR_EVAL | FOR_IMATRIX |  \
+     PROMPTS)
 #define TRAINING FOR_FINETUNE
 #define SAMPLING (ANSWERING | FOR_BENCH | FOR_BATCH | FOR_SERVE)
 /* Commands with batched decoding. */
-#define BATCHING (FOR_SERVE | PROMPTS | FOR_EMBED | FOR_BENCH)
+#define BATCHING (FOR_SERVE | PROMPTS | FOR_EMBED | FOR_RERANK | FOR_BENCH)
 
 /* Commands that print text without --json. Excludes conversations, the server, and commands with a fixed format. */
 #define WITH_JSON (FOR_ALL & ~(FOR_CHAT | FOR_SERVE | FOR_BATCH | FOR_SCORE | FOR_RM | FOR_COMPLETION | FOR_MAN))
@@ -83,7 +86,7 @@ const option_spec option_table[] = {
     OPTION("seed", KIND_SEED, seed, ANSWERING | FOR_BENCH | FOR_BATCH, "N", "random seed (11)"),
     OPTION("seed", KIND_SEED, seed, TRAINING, "N", "random seed (0)"),
     OPTION("seed", KIND_SEED, seed, FOR_SERVE, "N", "random seed of requests that set none (a new one for each)"),
-    OPTION("ids", KIND_TEXT, ids, FOR_LOGITS | FOR_INSPECT | FOR_EVAL | FOR_IMATRIX, "1,2,3",
+    OPTION("ids", KIND_TEXT, ids, FOR_LOGITS | FOR_INSPECT | FOR_EMBED | FOR_EVAL | FOR_IMATRIX, "1,2,3",
            "token ids; - reads standard input"),
     OPTION("prompts", KIND_PATH, prompts, PROMPTS, "FILE", "one prompt per line, or JSONL; - reads standard input"),
     OPTION("prompts", KIND_PATH, prompts, FOR_EMBED, "FILE", "one text per line, or JSONL; - reads standard input"),
@@ -106,10 +109,22 @@ const option_spec option_table[] = {
     INTEGER("top-logprobs", top_logprobs, 0, HT_PROBE_MOST_LOGPROBS, FOR_RUN,
             "most likely tokens in each line of --probe logprob (0)"),
     OPTION("probe-out", KIND_PATH, probe_out, FOR_RUN, "FILE", "file for the lines of --probe (standard error)"),
-    CHOICE("pooling", pooling, poolings, FOR_EMBED, "last|mean|cls",
-           "hidden state of the last token, mean over all tokens, or hidden state of the first token (the model's, "
-           "else last)"),
+    OPTION("query", KIND_TEXT, query, FOR_RERANK, "TEXT", "what the documents are compared with"),
+    OPTION("documents", KIND_PATH, documents, FOR_RERANK, "FILE",
+           "one document per line, or JSONL; - reads standard input"),
+    INTEGER("top-n", top_n, 1, MAX_COUNT, FOR_RERANK, "print the best N documents (all)"),
+    OPTION("instruction", KIND_TEXT, instruction, FOR_RERANK, "TEXT",
+           "the task, for models whose prompt states it (that of the prompt)"),
+    CHOICE(
+        "pooling", pooling, poolings, FOR_EMBED, "last|mean|cls|max|none",
+        "how hidden states become a vector, cls: the first token's, none: a vector per token; also mean_sqrt_len and "
+        "weightedmean (the model's, else last)"),
+    FLAG("normalize", normalize, FOR_EMBED, "scale vectors to a length of 1 (the default)"),
     FLAG("no-normalize", no_normalize, FOR_EMBED, "do not scale vectors to a length of 1"),
+    INTEGER("dimensions", dimensions, 1, MAX_COUNT, FOR_EMBED, "first N values of each vector, then scaled (all)"),
+    OPTION("prompt-name", KIND_TEXT, prompt_name, FOR_EMBED, "NAME",
+           "the prompt of the checkpoint before each text, \"\" for none (its default)"),
+    FLAG("truncate", truncate, FOR_EMBED | FOR_RERANK, "drop the end of texts that are too long"),
     FLAG("q", inspect_q, FOR_INSPECT, "include queries"),
     FLAG("v", inspect_v, FOR_INSPECT, "include values"),
     OPTION("attention", KIND_TEXT, attention, FOR_INSPECT, "0-3,7", "include the attention weights of these layers"),
@@ -328,9 +343,21 @@ const option_spec option_table[] = {
      "no progress and no statistics"},
     {"help", 'h', KIND_FLAG, AT(help), 0, 0, NULL, FOR_ALL, NULL, "show this help"},
 };
-const char *const option_rivals[][2] = {
-    {"lookup", "no-lookup"}, {"pack", "no-pack"}, {"iters", "epochs"}, {"alpha", "scale"},
-    {"rslora", "scale"},     {"text", "ids"},     {"ids", "raw"},      {"kl-vs", "kl-vs-reference"},
-    {"system", "raw"},       {"messages", "raw"}, {"tools", "raw"},    {"tool-choice", "raw"},
-    {"set", "raw"},          {NULL, NULL}};
+const char *const option_rivals[][2] = {{"lookup", "no-lookup"},
+                                        {"pack", "no-pack"},
+                                        {"iters", "epochs"},
+                                        {"alpha", "scale"},
+                                        {"rslora", "scale"},
+                                        {"text", "ids"},
+                                        {"ids", "raw"},
+                                        {"kl-vs", "kl-vs-reference"},
+                                        {"system", "raw"},
+                                        {"messages", "raw"},
+                                        {"tools", "raw"},
+                                        {"tool-choice", "raw"},
+                                        {"set", "raw"},
+                                        {"ids", "prompts"},
+                                        {"ids", "prompt-name"},
+                                        {"normalize", "no-normalize"},
+                                        {NULL, NULL}};
 const int option_count = sizeof option_table / sizeof *option_table;

@@ -185,28 +185,48 @@ static ht_status read_object(const options *o, const char *without, prompt_membe
     return st;
 }
 
-/* *placed: the error already names file and line. */
+/* Reads line i as an object, or as a text without its newline, of which the caller frees both. *placed: the error already
+ * names file and line. */
+static ht_status load_line(prompt_file *p, size_t i, ht_json **object, char **text, bool *placed, ht_error *err) {
+    size_t room = 0;
+    ht_status st = HT_OK;
+    const ssize_t got = fseeko(p->file, p->offset[i], SEEK_SET) ? -1 : getline(text, &room, p->file);
+    if (got < 0) return ht_fail(err, HT_ERR_IO, "cannot be read any more");
+    if (p->jsonl) {
+        const ht_json_options json = {.name = p->path, .first_line = (uint32_t)p->number[i]};
+        st = ht_json_load(*text, (size_t)got, &json, object, err);
+        *placed = st != HT_OK;
+        return st;
+    }
+    size_t n = (size_t)got;
+    while (n && ((*text)[n - 1] == '\n' || (*text)[n - 1] == '\r')) (*text)[--n] = '\0';
+    return strlen(*text) == n ? HT_OK : ht_fail(err, HT_ERR_ARGUMENT, "it holds a NUL byte");
+}
+
 static ht_status read_line(prompt_file *p, size_t i, const options *o, const char *without, prompt_member *is_other,
                            prompt_line *line, bool *placed, ht_error *err) {
     char *bytes = NULL;
-    size_t room = 0;
-    ht_status st = HT_OK;
-    const ssize_t got = fseeko(p->file, p->offset[i], SEEK_SET) ? -1 : getline(&bytes, &room, p->file);
-    if (got < 0) {
-        st = ht_fail(err, HT_ERR_IO, "cannot be read any more");
-    } else if (p->jsonl) {
-        const ht_json_options json = {.name = p->path, .first_line = (uint32_t)p->number[i]};
-        st = ht_json_load(bytes, (size_t)got, &json, &line->object, err);
-        *placed = st != HT_OK;
-        if (!st) st = read_object(o, without, is_other, p->path, line, placed, err);
-    } else {
-        size_t n = (size_t)got;
-        while (n && (bytes[n - 1] == '\n' || bytes[n - 1] == '\r')) bytes[--n] = '\0';
-        st = strlen(bytes) == n ? read_text(o, without, bytes, line, err)
-                                : ht_fail(err, HT_ERR_ARGUMENT, "it holds a NUL byte");
-    }
+    ht_status st = load_line(p, i, &line->object, &bytes, placed, err);
+    if (!st)
+        st = line->object ? read_object(o, without, is_other, p->path, line, placed, err)
+                          : read_text(o, without, bytes, line, err);
     free(bytes);
     return st;
+}
+
+ht_status prompts_read_text(prompt_file *p, size_t i, char **text, ht_error *err) {
+    ht_json *object = NULL;
+    bool placed = false;
+    *text = NULL;
+    ht_status st = load_line(p, i, &object, text, &placed, err);
+    const char *own = ht_json_string_value(ht_json_object_get(object, "text"));
+    if (object || st) {
+        free(*text);
+        *text = own ? strdup(own) : NULL;
+    }
+    if (!st && !*text) st = own ? no_memory(err) : ht_fail(err, HT_ERR_ARGUMENT, "\"text\" must be a string");
+    ht_json_decref(object);
+    return st && !placed ? prompts_fail(p, i, st, err) : st;
 }
 
 ht_status prompts_read(prompt_file *p, size_t i, const options *o, const ht_model *m, prompt_member *is_other,

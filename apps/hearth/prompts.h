@@ -37,6 +37,8 @@ typedef bool prompt_member(const char *name);
  * An object may have a prompt's fields, "id", and those that `is_other` accepts (NULL: none). Errors name the line. */
 ht_status prompts_read(prompt_file *p, size_t i, const options *o, const ht_model *m, prompt_member *is_other,
                        prompt_line *line, ht_error *err);
+/* Reads line i as a text, or as an object whose field "text" it is; other fields are ignored. The caller frees *text. */
+ht_status prompts_read_text(prompt_file *p, size_t i, char **text, ht_error *err);
 /* Prefixes an error message with the line number. */
 ht_status prompts_fail(const prompt_file *p, size_t i, ht_status status, ht_error *err);
 void prompt_line_clear(prompt_line *line);

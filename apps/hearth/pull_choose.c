@@ -22,7 +22,9 @@ static const char *const beside_safetensors[] = {"config.json",
                                                  "added_tokens.json",
                                                  "special_tokens_map.json",
                                                  "hf_quant_config.json",
-                                                 "1_Pooling/config.json",
+                                                 "modules.json",
+                                                 "config_sentence_transformers.json",
+                                                 "sentence_bert_config.json",
                                                  "additional_chat_templates/tool_use.jinja"};
 /* Tokenizer files of checkpoints without tokenizer.json. */
 static const char *const tokenizer_sources[] = {"tokenizer.model", "vocab.json", "merges.txt", "vocab.txt"};
@@ -69,6 +71,21 @@ static ht_status add_named(const hub_listing *l, const char *directory, const ch
         const hub_file *f = hub_find(l, path);
         if (f) st = add(c, f, err);
     }
+    return st;
+}
+
+/* Whether a file belongs to a module after the transformer: 1_Pooling/config.json, 2_Dense/model.safetensors. */
+static bool is_of_module(const char *path) {
+    const size_t digits = strspn(path, "0123456789");
+    const char *name = strchr(path, '/');
+    return digits && path[digits] == '_' && name &&
+           (strcmp(name, "/config.json") == 0 || strcmp(name, "/model.safetensors") == 0);
+}
+
+static ht_status add_modules(const hub_listing *l, pull_choice *c, ht_error *err) {
+    ht_status st = HT_OK;
+    for (size_t i = 0; i < l->n && !st; i++)
+        if (is_of_module(l->file[i].path)) st = add(c, &l->file[i], err);
     return st;
 }
 
@@ -258,6 +275,7 @@ static ht_status add_unindexed(const hub *h, const hub_listing *l, pull_choice *
 static ht_status choose_safetensors(const hub *h, const hub_listing *l, pull_choice *c, ht_error *err) {
     const hub_file *single = hub_find(l, single_name);
     ht_status st = add_named(l, "", beside_safetensors, COUNT(beside_safetensors), c, err);
+    if (!st) st = add_modules(l, c, err);
     if (!st && !hub_find(l, "tokenizer.json"))
         st = add_named(l, "", tokenizer_sources, COUNT(tokenizer_sources), c, err);
     if (st) return st;

@@ -40,6 +40,7 @@
 #include <hearth/quantize.h>
 #include <hearth/random.h>
 #include <hearth/report.h>
+#include <hearth/rerank.h>
 #include <hearth/score.h>
 #include <hearth/session.h>
 #include <hearth/state.h>

@@ -17,6 +17,7 @@ from . import (
     _memory,
     _model,
     _model_backend,
+    _rerank,
     _stream,
     _trainer,
     _transform,
@@ -56,6 +57,7 @@ from ._many import *  # noqa: F403
 from ._memory import *  # noqa: F403
 from ._model import *  # noqa: F403
 from ._model_backend import *  # noqa: F403
+from ._rerank import *  # noqa: F403
 from ._stream import *  # noqa: F403
 from ._trainer import *  # noqa: F403
 from ._transform import *  # noqa: F403
@@ -76,6 +78,7 @@ __all__ = [
     *_memory.__all__,
     *_model.__all__,
     *_model_backend.__all__,
+    *_rerank.__all__,
     *_stream.__all__,
     *_trainer.__all__,
     *_transform.__all__,

@@ -24,7 +24,7 @@ from ctypes import (
     c_void_p,
 )
 
-from . import _adapter, _embed, _engine, _inspect, _lora, _many, _probes
+from . import _adapter, _embed, _engine, _inspect, _lora, _many, _probes, _rerank
 from . import _library as lib
 from ._adapter import Adapter
 from ._array import array
@@ -696,15 +696,34 @@ class Model:
         ids, n = _ids(self.tokenize(prompt) if isinstance(prompt, str) else prompt)
         return _inspect.inspect(self, ids, n, keys, values, queries, layers, attention, adapters)
 
-    def embed(self, texts, *, pooling=None, normalize=True, adapters=()):
+    @property
+    def prompts(self):
+        """The checkpoint's prompts for embed, by name: those of config_sentence_transformers.json."""
+        return _embed.prompts(self)
+
+    def embed(self, texts, *, pooling=None, normalize=True, dimensions=0, prompt=None, truncate=False, adapters=()):
         """Texts, or lists of token ids, as vectors: an array [texts, hidden], or [hidden] of a single text. `pooling`: the
-        hidden state of the "last" token after the final norm, the "mean" over all tokens, or that of the first token, "cls"; None:
-        what the checkpoint says, else "last". `normalize`: to a length of 1. They go through the model together, as many at once
-        as there are slots, and each gets the bits that it gets alone."""
+        hidden state of the "last" token after the final norm, the "mean" over all tokens, that of the first token, "cls", or "max",
+        "mean_sqrt_len" or "weightedmean"; None: what the checkpoint says, else "last". "none" gives an array [tokens, hidden] for each
+        text. `normalize`: to a length of 1, after taking the first `dimensions` values, if not 0. `prompt`: the name of one of `prompts`,
+        which is put before texts; None: the checkpoint's default, "": none. `truncate`: drop the end of texts that are too long.
+        They go through the model together, as many at once as there are slots, and each gets the bits that it gets alone."""
         single = isinstance(texts, str)
-        ids = [_ids(self.tokenize(text) if isinstance(text, str) else text) for text in ([texts] if single else texts)]
-        found = _embed.embed(self, ids, pooling, normalize, adapters)
+        given = [_text(text) if isinstance(text, str) else _ids(text) for text in ([texts] if single else texts)]
+        prompt = None if prompt is None else _text(prompt, "prompt")
+        found = _embed.embed(self, given, pooling, normalize, dimensions, prompt, truncate, adapters)
         return found[0] if single else found
+
+    def rerank(self, query, documents, *, instruction=None, top_n=None, truncate=False, document_tokens=0, adapters=()):
+        """The Relevance of documents to a query, the best first, at most `top_n`. The model has to be a reranker. `instruction`: the
+        task, for models whose prompt states it. `truncate`: drop the end of documents that do not fit the context; `document_tokens`: and
+        of those with more tokens, if not 0. The prompt up to the query is computed once, and many documents go together."""
+        if isinstance(documents, str):
+            raise TypeError("documents is a str, expected a list of them")
+        given = [_text(document, "document") for document in documents]
+        instruction = None if instruction is None else _text(instruction, "instruction")
+        found = _rerank.rerank(self, _text(query, "query"), given, instruction, truncate, document_tokens, adapters)
+        return found if top_n is None else found[: lib.integer(top_n, "top_n", 1, lib.INT32[1])]
 
 
 def load(path, *, threads=0, precision="high", context=0, sliding=False, slots=0, kv_dtype=float16,

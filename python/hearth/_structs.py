@@ -111,6 +111,10 @@ HT_POOLING_LAST = 0
 HT_POOLING_MEAN = 1
 HT_POOLING_CLS = 2
 HT_POOLING_MODEL = 3
+HT_POOLING_NONE = 4
+HT_POOLING_MAX = 5
+HT_POOLING_MEAN_SQRT_LEN = 6
+HT_POOLING_WEIGHTEDMEAN = 7
 
 HT_PROBE_TOKEN = 1
 HT_PROBE_TOP = 2
@@ -449,12 +453,16 @@ class ht_embed_options(Structure):
         ("cancel", POINTER(ht_cancel)),
         ("progress", CFUNCTYPE(None, c_double, c_void_p)),
         ("user", c_void_p),
+        ("prompt", c_char_p),
+        ("dimensions", c_int64),
+        ("truncate", c_bool),
     ]
 
 
 class ht_embedding(Structure):
     _fields_ = [
         ("status", c_int),
+        ("truncated", c_bool),
         ("message", c_char_p),
         ("n_tokens", c_int64),
         ("values", c_void_p),
@@ -467,6 +475,41 @@ class ht_embeddings(Structure):
         ("hidden", c_int32),
         ("embeddings", POINTER(ht_embedding)),
         ("values", c_void_p),
+        ("n_failed", c_size_t),
+    ]
+
+
+class ht_rerank_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("instruction", c_char_p),
+        ("adapters", c_void_p),
+        ("adapter_scales", c_void_p),
+        ("n_adapters", c_int),
+        ("truncate", c_bool),
+        ("document_tokens", c_int64),
+        ("cancel", POINTER(ht_cancel)),
+        ("progress", CFUNCTYPE(None, c_double, c_void_p)),
+        ("user", c_void_p),
+    ]
+
+
+class ht_relevance(Structure):
+    _fields_ = [
+        ("status", c_int),
+        ("message", c_char_p),
+        ("truncated", c_bool),
+        ("n_tokens", c_int64),
+        ("logit", c_double),
+        ("score", c_double),
+    ]
+
+
+class ht_ranking(Structure):
+    _fields_ = [
+        ("n", c_size_t),
+        ("documents", POINTER(ht_relevance)),
+        ("order", c_void_p),
         ("n_failed", c_size_t),
     ]
 

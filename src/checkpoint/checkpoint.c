@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "checkpoint/modules.h"
 #include "checkpoint/scheme.h"
-#include "formats/json.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -176,6 +176,10 @@ void ht_checkpoint_close(ht_checkpoint_files *c) {
 
 static bool exists(const ht_checkpoint_files *c, const char *bare) { return ht_checkpoint_safetensor(c, bare) != NULL; }
 
+ht_status ht_checkpoint_text(const ht_checkpoint_files *c, const char *name, char **text, size_t *size, ht_error *err) {
+    return c->gguf ? ht_checkpoint_text_beside(c, name, text, size, err) : read_text(c->path, name, text, size, err);
+}
+
 ht_status ht_checkpoint_text_beside(const ht_checkpoint_files *c, const char *name, char **text, size_t *size,
                                     ht_error *err) {
     *text = NULL;
@@ -237,35 +241,6 @@ static ht_status untie(const ht_checkpoint_files *c, ht_config *config, ht_error
     return HT_OK;
 }
 
-/* Reads the pooling of a directory for sentence-transformers; "several" if it combines more than one. */
-static ht_status read_pooling(const char *directory, ht_config *out, ht_error *err) {
-    static const char file[] = "1_Pooling/config.json";
-    static const struct {
-        const char *field, *name;
-    } modes[] = {{"pooling_mode_cls_token", "cls"},
-                 {"pooling_mode_mean_tokens", "mean"},
-                 {"pooling_mode_lasttoken", "last"},
-                 {"pooling_mode_max_tokens", "max"},
-                 {"pooling_mode_mean_sqrt_len_tokens", "mean_sqrt_len"},
-                 {"pooling_mode_weightedmean_tokens", "weightedmean"}};
-    char *text;
-    size_t size;
-    ht_json *root;
-    ht_status status = read_text(directory, file, &text, &size, err);
-    if (status || !text) return status;
-    status = ht_json_parse(text, size, file, &root, err);
-    free(text);
-    if (status) return status;
-    ht_json_reader r = {.file = file, .err = err};
-    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
-        bool on = false;
-        ht_json_bool(&r, root, modes[i].field, &on);
-        if (on) out->pooling = *out->pooling ? "several" : modes[i].name;
-    }
-    ht_json_decref(root);
-    return r.status;
-}
-
 /* Reads longrope's divisors, which GGUF files hold as tensors. */
 static ht_status read_divisors(const ht_checkpoint_files *c, ht_config *config, ht_error *err) {
     ht_rope_spec *r = &config->rope;
@@ -318,7 +293,7 @@ ht_status ht_checkpoint_config(const ht_checkpoint_files *c, ht_config *out, ht_
         if (ht_checkpoint_find(c, labels[i], &q) && q.n_dims == 2) hints.n_labels = q.dims[0];
     ht_status status = ht_config_from_json((ht_json_text){c->config_text, c->config_size},
                                            (ht_json_text){c->generation_text, c->generation_size}, &hints, out, err);
-    if (!status) status = read_pooling(c->path, out, err);
+    if (!status) status = ht_modules_pooling(c, &out->pooling, err);
     return status ? status : untie(c, out, err);
 }
 

@@ -45,7 +45,10 @@ void ht_checkpoint_close(ht_checkpoint_files *c); /* NULL is fine */
 /* Reads and checks the configuration; errors name the file. */
 ht_status ht_checkpoint_config(const ht_checkpoint_files *c, ht_config *out, ht_error *err);
 
-/* Text of a JSON file in the directory of a GGUF model, which the caller frees; NULL when the file does not exist. */
+/* Text of a JSON file in the checkpoint's directory, or next to a GGUF model that is alone in its directory. The caller
+ * frees it; NULL when the file does not exist. */
+ht_status ht_checkpoint_text(const ht_checkpoint_files *c, const char *name, char **text, size_t *size, ht_error *err);
+/* The same for GGUF models alone. */
 ht_status ht_checkpoint_text_beside(const ht_checkpoint_files *c, const char *name, char **text, size_t *size,
                                     ht_error *err);
 

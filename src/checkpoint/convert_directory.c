@@ -2,9 +2,11 @@
  * config.json uses the spelling of transformers that mlx-lm reads too: rope_theta with rope_scaling. It is read back
  * before it is returned, so that what it cannot express is refused. */
 #include "base/error.h"
+#include "base/log.h"
 #include "checkpoint/chat_detection.h"
 #include "checkpoint/convert_metadata.h"
 #include "checkpoint/family.h"
+#include "checkpoint/modules.h"
 #include "checkpoint/sampling.h"
 #include "tokenizer/save.h"
 
@@ -454,6 +456,22 @@ static ht_status add_tokenizer(converter *v) {
 
 /* ---- all ---- */
 
+/* A directory has them in folders, which are not written. */
+static ht_status check_modules(const ht_checkpoint_files *c, const ht_config *config, ht_error *err) {
+    for (size_t i = 0; i < ht_checkpoint_n_tensors(c); i++) {
+        ht_stored_tensor t;
+        char name[64];
+        ht_checkpoint_tensor_at(c, i, &t);
+        snprintf(name, sizeof name, "%.*s", (int)(t.name_len < 63 ? t.name_len : 63), t.name);
+        if (ht_modules_has(name))
+            return ht_fail(err, HT_ERR_UNSUPPORTED, "the tensor `%s` cannot be converted to a directory", name);
+    }
+    if (*config->pooling)
+        ht_log_write(HT_LOG_WARNING, "%s: the directory does not state its pooling, which is `%s`", c->name,
+                     config->pooling);
+    return HT_OK;
+}
+
 ht_status ht_directory_documents_of(const ht_checkpoint_files *c, const ht_config *config, bool for_mlx,
                                     const char *dtype, ht_directory_documents *out, ht_error *err) {
     *out = (ht_directory_documents){0};
@@ -468,7 +486,8 @@ ht_status ht_directory_documents_of(const ht_checkpoint_files *c, const ht_confi
     converter v = {.c = c, .config = config, .for_mlx = for_mlx, .out = out, .err = err};
     ht_status status = ht_chat_detect_tokenizer(c, &v.t, err);
     if (status) return status; /* the error names the file */
-    status = find_specials(&v);
+    status = check_modules(c, config, err);
+    if (!status) status = find_specials(&v);
     if (!status) status = add_config(&v, dtype);
     if (!status) status = add_generation(&v);
     if (!status && v.t) status = add_tokenizer(&v);

@@ -11,6 +11,7 @@
 #include "checkpoint/chat_detection.h"
 #include "checkpoint/convert_metadata.h"
 #include "checkpoint/family.h"
+#include "checkpoint/modules.h"
 #include "checkpoint/sampling.h"
 #include "checkpoint/stored_weights.h"
 #include "formats/gguf_write.h"
@@ -467,6 +468,26 @@ static ht_json *name_of(const ht_checkpoint_files *c, const ht_config *config) {
                                                             : ht_json_string(config->family->architecture);
 }
 
+/* Sets the pooling. Dense layers would be missing in the file; prompts are only for sentence-transformers. */
+static ht_status set_modules(writer *w, const ht_checkpoint_files *c, ht_error *err) {
+    static const char *const poolings[] = {"none", "mean", "cls", "last"};
+    const char *pooling = w->config->pooling;
+    int type = 0;
+    ht_modules m;
+    ht_status status = ht_modules_read(c, w->config, &m, err);
+    while (type < 4 && strcmp(poolings[type], pooling) != 0) type++;
+    if (!status && *pooling && type == 4)
+        status = ht_fail(err, HT_ERR_UNSUPPORTED, "GGUF has no pooling `%s`", pooling);
+    if (!status && (m.dense.n || *m.unsupported || m.skips_prompt))
+        status = ht_fail(err, HT_ERR_UNSUPPORTED, "its modules after the transformer cannot be converted to GGUF");
+    if (!status && *pooling) ht_gguf_put(&w->metadata, w->config, "pooling_type", ht_gguf_u32(type));
+    if (!status && (m.n_prompts || m.yes_token >= 0))
+        ht_log_write(HT_LOG_WARNING, "%s: the GGUF file lacks what modules.json and its prompts say",
+                     ht_base_name(c->path));
+    ht_modules_free(&m);
+    return status;
+}
+
 ht_status ht_gguf_metadata_of(const ht_checkpoint_files *c, const ht_config *config, ht_json **out, ht_error *err) {
     *out = NULL;
     if (c->gguf) return ht_fail(err, HT_ERR_ARGUMENT, "%s: is a GGUF file already", c->name);
@@ -480,6 +501,7 @@ ht_status ht_gguf_metadata_of(const ht_checkpoint_files *c, const ht_config *con
     if (!d->status) d->status = ht_sampling_read(c, &sampling, err);
     if (!d->status) ht_sampling_to_gguf(&sampling, d);
     if (!d->status) d->status = ht_convert_config_to_gguf(config, d->object, err);
+    if (!d->status) d->status = set_modules(&w, c, err);
     if (!d->status) d->status = ht_chat_detect_tokenizer(c, &t, err);
     if (!d->status) d->status = set_tokenizer(&w, c, t, err);
     ht_json_decref(w.tokenizer_file);

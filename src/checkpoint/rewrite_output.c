@@ -471,6 +471,21 @@ static ht_status write_config(const ht_rewrite_plan *plan, const char *directory
 
 /* ---- directories ---- */
 
+/* Lists the folders of modules for sentence-transformers, 1_Pooling and such. */
+static ht_status list_modules(const ht_rewrite_plan *plan, names *all, ht_error *err) {
+    ht_status status = HT_OK;
+    if (!plan->copies_files || plan->to_gguf || plan->to_other) return HT_OK;
+    DIR *directory = opendir(directory_of(plan));
+    for (const struct dirent *e; directory && !status && (e = readdir(directory));) {
+        struct stat st;
+        const size_t digits = strspn(e->d_name, "0123456789");
+        if (digits && e->d_name[digits] == '_' && !fstatat(dirfd(directory), e->d_name, &st, 0) && S_ISDIR(st.st_mode))
+            status = add_name(all, e->d_name, err);
+    }
+    if (directory) closedir(directory);
+    return status;
+}
+
 /* Lists all files of the directory: copied files, then weights and their documents. */
 static ht_status list_names(const ht_rewrite_plan *plan, names *all, ht_error *err) {
     bool index = false;
@@ -480,25 +495,40 @@ static ht_status list_names(const ht_rewrite_plan *plan, names *all, ht_error *e
     if (status || plan->to_gguf) return status;
     status = add_name(all, config_name, err);
     if (!status) status = add_name(all, HT_TEMPLATES_DIRECTORY, err);
+    if (!status) status = list_modules(plan, all, err);
     if (!status) status = ht_rewrite_has_index(plan, &index, err);
     if (!status && index) status = add_name(all, HT_SAFETENSORS_INDEX, err);
     for (int i = 0; !status && plan->to_other && i < N_MADE; i++) status = add_name(all, documents[i], err);
     return status;
 }
 
-/* Copies named chat templates, which are in a subdirectory of the checkpoint. */
-static ht_status copy_templates(const char *from_directory, const char *to_directory, ht_error *err) {
-    char *from = ht_path_join(from_directory, HT_TEMPLATES_DIRECTORY),
-         *to = ht_path_join(to_directory, HT_TEMPLATES_DIRECTORY);
+/* Copies the files of a folder, if there is one, whose names end like one of `ends` (NULL-terminated). */
+static ht_status copy_folder(const char *from_directory, const char *to_directory, const char *name,
+                             const char *const *ends, ht_error *err) {
+    char *from = ht_path_join(from_directory, name), *to = ht_path_join(to_directory, name);
     ht_status status = from && to ? HT_OK : ht_fail_memory(err, 0, "a path");
     DIR *directory = status ? NULL : opendir(from);
     if (directory && mkdir(to, 0777))
         status = ht_fail(err, HT_ERR_IO, "%s: cannot be written: %s", to, strerror(errno));
     for (const struct dirent *e; directory && !status && (e = readdir(directory));)
-        if (ht_ends_with(e->d_name, ".jinja")) status = copy_file(from, to, e->d_name, err);
+        for (const char *const *end = ends; *end && !status; end++)
+            if (ht_ends_with(e->d_name, *end)) status = copy_file(from, to, e->d_name, err);
     if (directory) closedir(directory);
     free(from);
     free(to);
+    return status;
+}
+
+/* Copies named chat templates, and modules after the transformer. */
+static ht_status copy_folders(const ht_rewrite_plan *plan, const char *to, ht_error *err) {
+    static const char *const templates[] = {".jinja", NULL}, *const of_modules[] = {"config.json", ".safetensors",
+                                                                                    NULL};
+    names modules = {0};
+    ht_status status = copy_folder(directory_of(plan), to, HT_TEMPLATES_DIRECTORY, templates, err);
+    if (!status) status = list_modules(plan, &modules, err);
+    for (size_t i = 0; !status && i < modules.n; i++)
+        status = copy_folder(directory_of(plan), to, modules.name[i], of_modules, err);
+    free_names(&modules);
     return status;
 }
 
@@ -507,8 +537,7 @@ static ht_status fill_directory(const ht_rewrite_plan *plan, ht_rewrite_values *
     ht_status status = HT_OK;
     for (size_t i = 0; !status && i < all->n_copied; i++)
         status = copy_file(directory_of(plan), path, all->name[i], err);
-    if (!status && !plan->to_gguf && plan->copies_files && !plan->to_other)
-        status = copy_templates(directory_of(plan), path, err);
+    if (!status && !plan->to_gguf && plan->copies_files && !plan->to_other) status = copy_folders(plan, path, err);
     if (!status && !plan->to_gguf) status = write_config(plan, path, err);
     return status ? status : ht_rewrite_write_files(plan, values, path, err);
 }

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/plural.h"
 #include "base/text.h"
+#include "checkpoint/modules.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -795,8 +796,8 @@ static bool is_left_out(const ht_family *family, bool gguf, const char *name) {
     return false;
 }
 
-/* Whether ignoring this tensor changes the results. Heads for other tasks do not count: `cls.` in GGUF; in safetensors
- * all tensors outside the layers except those of the embedding, the final norm and the logits. */
+/* Whether ignoring this tensor changes the results. Heads for other tasks do not count: in safetensors all tensors
+ * outside the layers except those of the embedding, the final norm and the logits. */
 static bool is_missed(const ht_checkpoint_files *c, const ht_config *config, const char *name) {
     static const char *const around[] = {"embed_positions.", "embed_tokens.bias", "embedding_norm.", "norm.",
                                          "norm_f.",          "final_layernorm.",  "lm_head.",        NULL};
@@ -805,7 +806,7 @@ static bool is_missed(const ht_checkpoint_files *c, const ht_config *config, con
     int64_t layer;
     if (layer_of(bare, gguf ? "blk" : layers_of(config), &layer, &rest))
         return layer < config->n_layers && !is_left_out(config->family, gguf, rest);
-    if (gguf) return strncmp(name, "cls.", 4) != 0;
+    if (gguf) return true;
     if (config->tied_head && !strcmp(bare, "lm_head.weight")) return false; /* a copy of the embedding */
     for (size_t i = 0; around[i]; i++)
         if (!strncmp(bare, around[i], strlen(around[i]))) return true;
@@ -873,7 +874,7 @@ static ht_status check_unused(const walk *w, bool notes) {
         char name[512];
         snprintf(name, sizeof name, "%.*s", (int)ht_min_size(c->stored[i].name_len, sizeof name - 1),
                  c->stored[i].name);
-        if (w->used[i] || is_expected(name)) continue;
+        if (w->used[i] || is_expected(name) || (c->gguf && ht_modules_has(name))) continue;
         if (is_of_tower(c, name))
             n_towers++;
         else if (!ht_contains_any(name, prediction) && is_missed(c, w->config, name))

@@ -1,13 +1,12 @@
-/* Embeddings of texts: hidden states pooled in double, in order of position: batching changes no bits. */
+/* Embeddings of texts: hidden states pooled (pooling.h), dense layers, dimensions and scaling. */
 #include "base/error.h"
 #include "base/options.h"
 #include "base/plural.h"
 #include "checkpoint/config.h"
 #include "generate/encode.h"
+#include "generate/pooling.h"
 #include "generate/prompt_ids.h"
 #include "models/model.h"
-
-#include <hearth/embed.h>
 
 #include <math.h>
 #include <stdlib.h>
@@ -31,24 +30,30 @@ typedef struct result {
     ht_embeddings public;
     ht_embedding *embedding; /* [n] */
     char **message;          /* [n] of those that failed */
-    float *values;           /* [n, hidden] */
+    float *values;           /* [n, hidden], or all vectors of tokens */
 } result;
 
 /* A text that is computed: one of the sequences of the prefill. */
 typedef struct entry {
     size_t index; /* of the text */
     ht_ids ids;
-    double *sum; /* [hidden], from its first row until it is done */
-    bool ended;  /* it has its vector, or has failed */
+    bool truncated;
+    size_t first_row; /* of its vectors, for HT_POOLING_NONE */
+    ht_status status; /* of its vectors */
+    ht_pooling_state pooled;
+    bool ended; /* it has its vector, or has failed */
 } entry;
 
 typedef struct embedder {
     ht_model *model;
     ht_embed_options o;
     sources from;
-    size_t n, done; /* texts; those that have ended */
-    int32_t hidden;
-    entry *entry; /* [n_entries], of n */
+    const char *prompt;    /* text before each text; "": none */
+    int64_t prompt_tokens; /* that pooling leaves out */
+    ht_dense_stack dense;  /* borrowed from the model */
+    size_t n, done;        /* texts; those that have ended */
+    int32_t hidden, width; /* values of a state; of a vector */
+    entry *entry;          /* [n_entries], of n */
     ht_prefill_sequence *sequence;
     int32_t n_entries, first_open; /* all before this one have ended */
     result *result;
@@ -67,18 +72,29 @@ void ht_embeddings_free(ht_embeddings *e) {
 }
 
 static ht_status make_result(embedder *e, ht_error *err) {
-    const size_t row = (size_t)e->hidden * sizeof(float);
-    if (e->n > (SIZE_MAX / 2) / (row + sizeof(ht_embedding)))
-        return ht_fail(err, HT_ERR_LIMIT, "%zu vectors of %d values are too many", e->n, (int)e->hidden);
     result *r = e->result = calloc(1, sizeof *r);
     if (!r) return ht_fail_memory(err, sizeof *r, "embeddings");
     r->public.n = e->n;
-    r->public.hidden = e->hidden;
+    r->public.hidden = e->width;
     r->public.embeddings = r->embedding = calloc(e->n + 1, sizeof *r->embedding);
     r->message = calloc(e->n + 1, sizeof *r->message);
-    r->public.values = r->values = calloc(e->n * (size_t)e->hidden + 1, sizeof *r->values);
-    if (!r->embedding || !r->message || !r->values) return ht_fail_memory(err, e->n * row, "embeddings");
-    return HT_OK;
+    return r->embedding && r->message ? HT_OK : ht_fail_memory(err, e->n * sizeof *r->embedding, "embeddings");
+}
+
+/* Memory for the vectors, of which there are known to be how many. */
+static ht_status make_values(embedder *e, ht_error *err) {
+    const size_t row = (size_t)e->width * sizeof(float);
+    size_t tokens = 0;
+    for (int32_t i = 0; i < e->n_entries; i++) {
+        e->entry[i].first_row = tokens;
+        tokens += e->entry[i].ids.n;
+    }
+    const size_t rows = e->o.pooling == HT_POOLING_NONE ? tokens : e->n;
+    if (rows > SIZE_MAX / 2 / row)
+        return ht_fail(err, HT_ERR_LIMIT, "%zu vectors of %d values are too many", rows, (int)e->width);
+    e->result->values = calloc(rows * (size_t)e->width + 1, sizeof(float));
+    e->result->public.values = e->result->values;
+    return e->result->values ? HT_OK : ht_fail_memory(err, rows * row, "embeddings");
 }
 
 static void fail_text(embedder *e, size_t i, const ht_error *why) {
@@ -87,46 +103,75 @@ static void fail_text(embedder *e, size_t i, const ht_error *why) {
     r->message[i] = strdup(why->message);
     r->embedding[i].status = why->status;
     r->embedding[i].message = r->message[i] ? r->message[i] : no_memory;
+    r->embedding[i].values = NULL;
     r->public.n_failed++;
 }
 
-/* Makes the vector of a text from its sum. */
-static void finish(embedder *e, const entry *text) {
-    result *r = e->result;
-    float *out = r->values + text->index * (size_t)e->hidden;
-    const double count = e->o.pooling == HT_POOLING_MEAN ? (double)text->ids.n : 1;
+/* Writes a vector, cut and scaled; false if it is not finite. */
+static bool write_vector(const embedder *e, const double *x, float *out) {
     double squares = 0;
-    for (int32_t d = 0; d < e->hidden; d++) squares += (text->sum[d] / count) * (text->sum[d] / count);
+    for (int32_t d = 0; d < e->width; d++) squares += x[d] * x[d];
+    if (!isfinite(squares)) return false;
     const double length = e->o.normalize && squares > 0 ? sqrt(squares) : 1;
-    r->embedding[text->index] = (ht_embedding){.message = "", .n_tokens = (int64_t)text->ids.n, .values = out};
-    if (!isfinite(squares)) {
-        ht_error err = {0};
-        ht_fail(&err, HT_ERR_INTERNAL, "the hidden states of the model are not finite");
-        r->embedding[text->index].values = NULL;
-        fail_text(e, text->index, &err);
-        return;
+    for (int32_t d = 0; d < e->width; d++) out[d] = (float)(x[d] / length);
+    return true;
+}
+
+/* The vector of a text or a token from *x [hidden], which is replaced; NULL: memory ran out. */
+static ht_status make_vector(const embedder *e, double **x, float *out) {
+    if (!*x || !ht_dense_apply(&e->dense, x)) return HT_ERR_MEMORY;
+    return write_vector(e, *x, out) ? HT_OK : HT_ERR_INTERNAL;
+}
+
+static void finish(embedder *e, entry *text) {
+    ht_embedding *out = &e->result->embedding[text->index];
+    ht_error err = {0};
+    float *values = e->result->values + (size_t)e->width * text->index;
+    if (e->o.pooling == HT_POOLING_NONE) {
+        values = e->result->values + (size_t)e->width * text->first_row;
+    } else {
+        ht_pooling_end(&text->pooled);
+        text->status = make_vector(e, &text->pooled.value, values);
     }
-    for (int32_t d = 0; d < e->hidden; d++) out[d] = (float)(text->sum[d] / count / length);
+    *out =
+        (ht_embedding){.message = "", .truncated = text->truncated, .n_tokens = (int64_t)text->ids.n, .values = values};
+    if (text->status == HT_ERR_MEMORY)
+        ht_fail_memory(&err, (size_t)e->hidden * sizeof(double), "an embedding");
+    else if (text->status)
+        ht_fail(&err, text->status, "the hidden states of the model are not finite");
+    if (!text->status) return;
+    fail_text(e, text->index, &err);
+    if (e->o.pooling == HT_POOLING_NONE) memset(values, 0, (size_t)e->width * text->ids.n * sizeof *values);
 }
 
 /* ---- the prefill ---- */
+
+/* The vector of a token, for HT_POOLING_NONE. */
+static void add_token(embedder *e, entry *text, const float *state, int64_t position) {
+    double *x = malloc((size_t)e->hidden * sizeof *x);
+    for (int32_t d = 0; x && d < e->hidden; d++) x[d] = (double)state[d];
+    const ht_status status =
+        make_vector(e, &x, e->result->values + (size_t)e->width * (text->first_row + (size_t)position));
+    if (!text->status) text->status = status;
+    free(x);
+}
 
 /* Adds the hidden state of a position to the texts that go through it, on a thread of the step. */
 static void add_row(void *user, const float *state, int64_t position, const int32_t *sequence, int32_t n,
                     float *scratch) {
     embedder *e = user;
     (void)scratch;
-    if (e->o.pooling == HT_POOLING_CLS && position > 0) return;
     for (int32_t i = 0; i < n; i++) {
         entry *text = &e->entry[sequence[i]];
-        if (!text->sum && !(text->sum = calloc((size_t)e->hidden, sizeof *text->sum))) continue;
-        for (int32_t d = 0; d < e->hidden; d++) text->sum[d] += (double)state[d];
+        if (e->o.pooling == HT_POOLING_NONE)
+            add_token(e, text, state, position);
+        else
+            ht_pooling_add(&text->pooled, state, position);
     }
 }
 
 static void end(embedder *e, entry *text) {
-    free(text->sum);
-    text->sum = NULL;
+    ht_pooling_free(&text->pooled);
     text->ended = true;
     e->done++;
 }
@@ -142,13 +187,7 @@ static bool after_step(void *user) {
     for (int32_t i = e->first_open; i < e->n_entries; i++) {
         entry *text = &e->entry[i];
         if (text->ended || !e->sequence[i].done) continue;
-        if (text->sum) {
-            finish(e, text);
-        } else {
-            ht_error err = {0};
-            ht_fail_memory(&err, (size_t)e->hidden * sizeof *text->sum, "an embedding");
-            fail_text(e, text->index, &err);
-        }
+        finish(e, text);
         end(e, text);
     }
     while (e->first_open < e->n_entries && e->entry[e->first_open].ended) e->first_open++;
@@ -158,10 +197,32 @@ static bool after_step(void *user) {
 
 /* ---- the texts ---- */
 
-static ht_prompt prompt_of(const embedder *e, size_t i) {
+/* Tokens of a text that is truncated. */
+static int64_t most_tokens(const embedder *e) {
+    const int64_t stated = e->model->modules.max_tokens, context = e->model->context;
+    return stated > 0 && stated < context ? stated : context;
+}
+
+/* The ids of text i, checked and truncated. */
+static ht_status encode(const embedder *e, size_t i, ht_ids *out, bool *cut, ht_error *err) {
     static const int32_t none[1];
-    if (e->from.text) return (ht_prompt){.text = e->from.text[i]};
-    return (ht_prompt){.ids = e->from.n_ids[i] ? e->from.ids[i] : none, .n_ids = e->from.n_ids[i]};
+    const int64_t most = e->o.truncate ? most_tokens(e) : 0;
+    if (!e->from.text) {
+        size_t n = e->from.n_ids[i];
+        *cut = most && n > (size_t)most;
+        if (*cut) n = (size_t)most;
+        const ht_prompt ids = {.ids = n ? e->from.ids[i] : none, .n_ids = n};
+        return ht_prompt_encode(e->model, &ids, 0, out, NULL, err);
+    }
+    if (!*e->prompt) return ht_prompt_encode_cut(e->model, e->from.text[i], most, out, cut, err);
+    const size_t before = strlen(e->prompt), n = strlen(e->from.text[i]);
+    char *text = malloc(before + n + 1);
+    if (!text) return ht_fail_memory(err, before + n, "a text");
+    memcpy(text, e->prompt, before);
+    memcpy(text + before, e->from.text[i], n + 1);
+    const ht_status status = ht_prompt_encode_cut(e->model, text, most, out, cut, err);
+    free(text);
+    return status;
 }
 
 /* Those that are no prompts have failed; of the others the entries. */
@@ -172,18 +233,19 @@ static ht_status read_texts(embedder *e, ht_error *err) {
     for (size_t i = 0; i < e->n; i++) {
         ht_error own = {0};
         entry *text = &e->entry[e->n_entries];
-        const ht_prompt prompt = prompt_of(e, i);
-        if (ht_prompt_encode(e->model, &prompt, 0, &text->ids, NULL, &own)) {
+        if (encode(e, i, &text->ids, &text->truncated, &own)) {
             fail_text(e, i, &own);
             e->done++;
             continue;
         }
-        const int64_t n = (int64_t)text->ids.n;
+        const int64_t n = (int64_t)text->ids.n, skipped = e->prompt_tokens < n ? e->prompt_tokens : 0;
         text->index = i;
+        text->pooled = (ht_pooling_state){.pooling = e->o.pooling, .hidden = e->hidden, .n = n, .skipped = skipped};
+        const int64_t first = e->o.pooling == HT_POOLING_NONE ? 0 : ht_pooling_first(&text->pooled);
         e->sequence[e->n_entries++] = (ht_prefill_sequence){.token = text->ids.id,
                                                             .n = n,
-                                                            .first_out = e->o.pooling == HT_POOLING_LAST ? n - 1 : 0,
-                                                            .end_out = e->o.pooling == HT_POOLING_CLS ? 1 : 0};
+                                                            .first_out = first,
+                                                            .end_out = e->o.pooling == HT_POOLING_CLS ? first + 1 : 0};
     }
     return HT_OK;
 }
@@ -212,32 +274,71 @@ static ht_status compute(embedder *e, ht_error *err) {
 static void free_embedder(embedder *e) {
     for (int32_t i = 0; i < e->n_entries; i++) {
         ht_ids_free(e->entry[i].ids.id);
-        free(e->entry[i].sum);
+        ht_pooling_free(&e->entry[i].pooled);
     }
     free(e->entry);
     free(e->sequence);
 }
 
 ht_pooling ht_model_pooling(const ht_model *m) {
-    static const char *const names[] = {"last", "mean", "cls"};
-    for (int i = 0; i < HT_POOLING_MODEL; i++)
-        if (!strcmp(m->config->pooling, names[i])) return (ht_pooling)i;
-    if (*m->config->pooling) return HT_POOLING_MODEL;
-    return m->config->two_sided ? HT_POOLING_MEAN : HT_POOLING_LAST;
+    if (!*m->config->pooling) return m->config->two_sided ? HT_POOLING_MEAN : HT_POOLING_LAST;
+    return ht_pooling_named(m->config->pooling);
+}
+
+const char *ht_model_prompt(const ht_model *m, size_t i, const char **text) {
+    if (i >= m->modules.n_prompts) return NULL;
+    if (text) *text = m->modules.prompt[i].text;
+    return m->modules.prompt[i].name;
+}
+
+static ht_status choose_pooling(embedder *e, ht_error *err) {
+    const char *own = e->model->config->pooling;
+    if (!ht_pooling_name(e->o.pooling))
+        return ht_fail(err, HT_ERR_ARGUMENT, "there is no pooling %d", (int)e->o.pooling);
+    if (*e->model->modules.unsupported)
+        return ht_fail(err, HT_ERR_UNSUPPORTED, "the checkpoint has the module `%s`, which is not supported",
+                       e->model->modules.unsupported);
+    if (e->o.pooling == HT_POOLING_MODEL) e->o.pooling = ht_model_pooling(e->model);
+    if (e->o.pooling == HT_POOLING_MODEL)
+        return ht_fail(err, HT_ERR_UNSUPPORTED,
+                       "the checkpoint's pooling is `%s`, which is not supported; choose one: last, mean or cls", own);
+    /* Dense layers are for pooled vectors, or for tokens in models that do not pool at all. */
+    if (e->o.pooling != HT_POOLING_NONE || ht_pooling_named(own) == HT_POOLING_NONE) e->dense = e->model->modules.dense;
+    return HT_OK;
+}
+
+static ht_status choose_width(embedder *e, ht_error *err) {
+    const int64_t width = ht_dense_width(&e->dense, e->hidden);
+    if (e->o.dimensions < 0 || e->o.dimensions > width)
+        return ht_fail(err, HT_ERR_ARGUMENT, "%lld dimensions, expected at most %lld, those of the model's vectors",
+                       (long long)e->o.dimensions, (long long)width);
+    e->width = (int32_t)(e->o.dimensions ? e->o.dimensions : width);
+    return HT_OK;
+}
+
+/* Finds the prompt, and its tokens where pooling leaves them out. */
+static ht_status choose_prompt(embedder *e, ht_error *err) {
+    const ht_modules *m = &e->model->modules;
+    const char *name = e->o.prompt ? e->o.prompt : e->from.text ? m->default_prompt : NULL;
+    size_t i = 0;
+    e->prompt = "";
+    if (!name || !*name) return HT_OK;
+    if (!e->from.text) return ht_fail(err, HT_ERR_ARGUMENT, "prompts are for texts: token ids are taken as they are");
+    while (i < m->n_prompts && strcmp(m->prompt[i].name, name) != 0) i++;
+    if (i == m->n_prompts) return ht_fail(err, HT_ERR_ARGUMENT, "the checkpoint has no prompt `%.100s`", name);
+    e->prompt = m->prompt[i].text;
+    return m->skips_prompt ? ht_prompt_count(e->model, e->prompt, &e->prompt_tokens, err) : HT_OK;
 }
 
 static ht_status check(embedder *e, ht_error *err) {
     const ht_embed_options *o = &e->o;
-    if (o->pooling < 0 || o->pooling > HT_POOLING_MODEL)
-        return ht_fail(err, HT_ERR_ARGUMENT, "there is no pooling %d", (int)o->pooling);
-    if (o->pooling == HT_POOLING_MODEL) e->o.pooling = ht_model_pooling(e->model);
-    if (o->pooling == HT_POOLING_MODEL)
-        return ht_fail(err, HT_ERR_UNSUPPORTED,
-                       "the checkpoint's pooling is `%s`, which is not supported; choose one: last, mean or cls",
-                       e->model->config->pooling);
+    ht_status status = choose_pooling(e, err);
+    if (!status) status = choose_width(e, err);
+    if (status) return status;
     if (o->n_adapters < 0) return ht_fail(err, HT_ERR_ARGUMENT, "%d adapters, expected 0 or more", o->n_adapters);
     if (e->n > INT32_MAX) return ht_fail(err, HT_ERR_LIMIT, "%zu text%s, at most %d", e->n, ht_plural(e->n), INT32_MAX);
-    return e->from.text ? ht_model_need_tokenizer(e->model, err) : HT_OK;
+    if (e->from.text) status = ht_model_need_tokenizer(e->model, err);
+    return status ? status : choose_prompt(e, err);
 }
 
 static ht_status embed(ht_model *m, sources from, size_t n, const ht_embed_options *options, ht_embeddings **out,
@@ -248,6 +349,7 @@ static ht_status embed(ht_model *m, sources from, size_t n, const ht_embed_optio
     if (!status) status = check(&e, err);
     if (!status) status = make_result(&e, err);
     if (!status) status = read_texts(&e, err);
+    if (!status) status = make_values(&e, err);
     if (!status) status = compute(&e, err);
     free_embedder(&e);
     if (status)

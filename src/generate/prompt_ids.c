@@ -140,6 +140,60 @@ ht_status ht_prompt_encode(const ht_model *m, const ht_prompt *prompt, unsigned 
     return status;
 }
 
+/* ---- texts that are cut ---- */
+
+/* Counts the ids at the end that the tokenizer adds to a text: those after the ids of the text alone. */
+static ht_status count_added(const ht_model *m, const char *text, const ht_ids *all, size_t *out, ht_error *err) {
+    ht_ids bare;
+    ht_status status =
+        ht_tokenizer_encode(m->tokenizer, text, strlen(text), HT_ENCODE_PARSE_SPECIAL, &bare.id, &bare.n, err);
+    *out = 0;
+    if (status) return status;
+    for (size_t before = 0; before + bare.n <= all->n; before++)
+        if (!bare.n || !memcmp(all->id + before, bare.id, bare.n * sizeof *bare.id)) {
+            *out = all->n - before - bare.n;
+            break;
+        }
+    ht_ids_free(bare.id);
+    return HT_OK;
+}
+
+static ht_status encode_whole(const ht_model *m, const char *text, ht_ids *out, ht_error *err) {
+    const source s = {.text = {.text = (char *)(uintptr_t)text, .n = strlen(text)}}; /* which is only read */
+    return encode_source(m, &s, out, err);
+}
+
+ht_status ht_prompt_encode_cut(const ht_model *m, const char *text, int64_t most, ht_ids *out, bool *cut,
+                               ht_error *err) {
+    size_t added;
+    *out = (ht_ids){0};
+    ht_status status = encode_whole(m, text, out, err);
+    *cut = !status && most > 0 && out->n > (uint64_t)most;
+    if (*cut) {
+        status = count_added(m, text, out, &added, err);
+        if (added >= (uint64_t)most) added = (size_t)most - 1;
+        if (!status) memmove(out->id + most - added, out->id + out->n - added, added * sizeof *out->id);
+        out->n = (size_t)most;
+    }
+    if (!status) status = check_prompt(m, out, err);
+    if (!status) return HT_OK;
+    ht_ids_free(out->id);
+    *out = (ht_ids){0};
+    return status;
+}
+
+ht_status ht_prompt_count(const ht_model *m, const char *prefix, int64_t *out, ht_error *err) {
+    ht_ids ids = {0};
+    size_t added = 0;
+    ht_status status = encode_whole(m, prefix, &ids, err);
+    if (!status) status = count_added(m, prefix, &ids, &added, err);
+    *out = (int64_t)(ids.n - added);
+    ht_ids_free(ids.id);
+    return status;
+}
+
+/* ---- with continuations ---- */
+
 static ht_status encode_all(const ht_model *m, const ht_prompt *prompt, const source *s, const ht_continuation *c,
                             size_t n, ht_prompt_ids *out, ht_error *err) {
     ht_status status = encode_prompt(m, prompt, s, &out->prompt, err);

@@ -25,6 +25,12 @@ typedef struct ht_prompt_text {
 /* The ids of a prompt alone, of one or more; `flags` as of ht_chat_encode. `text` may be NULL. */
 ht_status ht_prompt_encode(const ht_model *m, const ht_prompt *prompt, unsigned flags, ht_ids *out,
                            ht_prompt_text *text, ht_error *err);
+/* The ids of a text. Those beyond the first `most` (0: no limit) are dropped, except the special ones that the
+ * tokenizer adds at the end; *cut: there were any. */
+ht_status ht_prompt_encode_cut(const ht_model *m, const char *text, int64_t most, ht_ids *out, bool *cut,
+                               ht_error *err);
+/* Tokens with which a text begins that begins with `prefix`: without special ones at the end. */
+ht_status ht_prompt_count(const ht_model *m, const char *prefix, int64_t *out, ht_error *err);
 /* With n continuations; each adds ids after the shared ones, and the last id need not fit. *out is empty on failure. */
 ht_status ht_prompt_encode_all(const ht_model *m, const ht_prompt *prompt, const ht_continuation *continuations,
                                size_t n, ht_prompt_ids *out, ht_error *err);

@@ -31,6 +31,7 @@ static void free_model(ht_model *m) {
     for (int i = 0; i < HT_PLAN_FORMS; i++) ht_plan_free(m->plan[i]);
     pthread_mutex_destroy(&m->lock);
     ht_weights_free(m->weights);
+    ht_modules_free(&m->modules);
     free(m->config);
     free(m->kv);
     free(m->stop_ids);
@@ -244,6 +245,7 @@ static ht_status fill(ht_model *m, const ht_checkpoint_files *c, const ht_model_
     if (!m->config) return ht_fail_memory(err, sizeof *m->config, "a model");
     ht_status status = ht_checkpoint_config(c, m->config, err);
     if (!status) status = ht_sampling_read(c, &m->sampling, err);
+    if (!status) status = ht_modules_read(c, m->config, &m->modules, err);
     if (c->prefix && strstr(c->prefix, "text_model")) m->text = HT_TEXT_TEXT_MODEL;
     if (!status && c->prefix && strstr(c->prefix, "language_model"))
         m->text = m->config->family->has_causal_text ? HT_TEXT_CAUSAL_MODEL : HT_TEXT_LANGUAGE_MODEL;

@@ -6,6 +6,7 @@
 #include "checkpoint/adapter.h"
 #include "checkpoint/chat_detection.h"
 #include "checkpoint/kv_size.h"
+#include "checkpoint/modules.h"
 #include "checkpoint/sampling.h"
 #include "models/forward.h"
 
@@ -45,6 +46,7 @@ struct ht_model {
     pthread_mutex_t lock;         /* protects plans that are NULL, token_trie, kept and scheduler */
     ht_chat_setup chat;
     ht_sampling sampling;             /* defaults of requests */
+    ht_modules modules;               /* of embeddings and reranking */
     struct ht_token_trie *token_trie; /* built on first use; NULL: not built */
     void *kept;                       /* data of a higher layer; NULL: none */
     void (*free_kept)(void *kept);

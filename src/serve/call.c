@@ -188,6 +188,20 @@ static bool is_new(serve_server *s, const char *what) {
     return added;
 }
 
+static void cancel_state(serve_call *c) { ht_cancel_request(c->state); }
+
+ht_cancel *serve_call_cancel(serve_call *c) {
+    c->state = calloc(1, sizeof(ht_cancel));
+    c->free_state = free;
+    if (!c->state) {
+        serve_fail_memory(&c->failure);
+        return NULL;
+    }
+    atomic_store(&c->gone, cancel_state);
+    if (atomic_load(&c->is_gone)) cancel_state(c);
+    return c->state;
+}
+
 bool serve_call_may_ignore(const serve_call *c) { return c->n_ignored < MOST_IGNORED && !atomic_load(&c->is_gone); }
 
 void serve_call_ignore(serve_call *c, const char *what) {

@@ -8,6 +8,8 @@
 #include "serve/server.h"
 #include "serve/workers.h"
 
+#include <hearth/cancel.h>
+
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -93,6 +95,8 @@ serve_dialect_name serve_route_dialect(const char *path);
 /* The methods of a path, in the format of the header Allow; "" for an unknown path. */
 enum { SERVE_METHODS = 64 };
 void serve_route_methods(const char *path, char out[SERVE_METHODS]);
+/* Makes a cancellation, the call's state, which is requested when the client has gone; NULL: a failure. */
+ht_cancel *serve_call_cancel(serve_call *c);
 /* Reports an ignored part of a request: in the response's header X-Ignored, and once as a warning. */
 void serve_call_ignore(serve_call *c, const char *what);
 /* Whether another ignored part would be reported. Check it before an expensive search for one. */

@@ -34,7 +34,15 @@ static ht_json *vector_json(const float *values, int64_t n, bool as_base64) {
 
 /* ---- inputs ---- */
 
-const char *const serve_poolings[] = {"last", "mean", "cls", NULL};
+const char *const serve_poolings[] = {"none", "last",          "mean",         "cls", "model",
+                                      "max",  "mean_sqrt_len", "weightedmean", NULL};
+ht_pooling serve_read_pooling(const serve_call *c) {
+    const char *name = serve_text(c->body, "pooling");
+    int i = 0;
+    while (name && ht_pooling_name((ht_pooling)i) && strcmp(ht_pooling_name((ht_pooling)i), name) != 0) i++;
+    return name ? (ht_pooling)i : HT_POOLING_MODEL;
+}
+
 static const serve_shape id = SERVE_IS_INTEGER(0, INT32_MAX);
 const serve_shape serve_input_shape = {.types = SERVE_JSON_TEXT | SERVE_JSON_INTEGER | SERVE_JSON_LIST,
                                        .low = 0,
@@ -95,21 +103,13 @@ static bool read_inputs(serve_call *c, const ht_json *input, inputs *in) {
     return true;
 }
 
-static void on_gone(serve_call *c) { ht_cancel_request(c->state); }
-
 /* The vectors, or NULL with a failure. */
 static ht_embeddings *embed(serve_call *c, const inputs *in, const ht_embed_options *asked) {
     ht_embeddings *e = NULL;
     ht_error err = {0};
     ht_embed_options o = *asked;
-    o.cancel = c->state = calloc(1, sizeof(ht_cancel));
-    c->free_state = free;
-    if (!o.cancel) {
-        serve_fail_memory(&c->failure);
-        return NULL;
-    }
-    atomic_store(&c->gone, on_gone);
-    if (atomic_load(&c->is_gone)) on_gone(c);
+    o.cancel = serve_call_cancel(c);
+    if (!o.cancel) return NULL;
     if (c->lease.adapter) {
         o.adapters = &c->lease.adapter;
         o.adapter_scales = &c->lease.scale;
@@ -120,6 +120,7 @@ static ht_embeddings *embed(serve_call *c, const inputs *in, const ht_embed_opti
                 : ht_embed_text(c->lease.model, in->text, in->n, &o, &e, &err);
     if (status) serve_fail_as(&c->failure, status, &err);
     for (size_t i = 0; e && i < e->n; i++) {
+        atomic_fetch_add(&c->server->metrics.prompt_tokens, e->embeddings[i].n_tokens);
         if (!e->embeddings[i].status) continue;
         snprintf(err.message, sizeof err.message, "input %zu: %.700s", i, e->embeddings[i].message);
         serve_fail_as(&c->failure, e->embeddings[i].status, &err);
@@ -132,9 +133,18 @@ static ht_embeddings *embed(serve_call *c, const inputs *in, const ht_embed_opti
 bool serve_embed_inputs(serve_call *c, const ht_json *input, const ht_embed_options *o, ht_embeddings **out) {
     inputs in = {0};
     *out = NULL;
+    if (o->pooling == HT_POOLING_MODEL && ht_model_pooling(c->lease.model) == HT_POOLING_NONE)
+        return serve_fail(&c->failure, 400, "pooling",
+                          "the model has no pooling: choose one, or ask /embedding for the vectors of all tokens");
     if (read_inputs(c, input, &in)) *out = embed(c, &in, o);
     free_inputs(&in);
     return *out != NULL;
+}
+
+void serve_report_truncated(serve_call *c, const ht_embeddings *e) {
+    bool any = false;
+    for (size_t i = 0; i < e->n; i++) any |= e->embeddings[i].truncated;
+    if (any) serve_call_ignore(c, "input beyond the context");
 }
 
 bool serve_read_dimensions(serve_call *c, const ht_embeddings *e, int64_t *n) {
@@ -157,12 +167,12 @@ static double norm_of(const float *values, int64_t n, int32_t p) {
     return most * pow(sum, 1 / (double)p);
 }
 
-ht_json *serve_embedding_json(const ht_embedding *e, int64_t n, int32_t p, bool as_base64) {
-    if (p < 0) return vector_json(e->values, n, as_base64);
+ht_json *serve_embedding_json(const float *given, int64_t n, int32_t p, bool as_base64) {
+    if (p < 0) return vector_json(given, n, as_base64);
     float *values = malloc((size_t)n * sizeof *values);
     if (!values) return NULL;
-    const double norm = norm_of(e->values, n, p);
-    for (int64_t i = 0; i < n; i++) values[i] = norm > 0 ? (float)((double)e->values[i] / norm) : 0;
+    const double norm = norm_of(given, n, p);
+    for (int64_t i = 0; i < n; i++) values[i] = norm > 0 ? (float)((double)given[i] / norm) : 0;
     ht_json *out = vector_json(values, n, as_base64);
     free(values);
     return out;

@@ -20,6 +20,10 @@ serve_endpoint serve_openai_chat, serve_openai_completions, serve_openai_embeddi
 extern const serve_field serve_openai_chat_fields[], serve_openai_completions_fields[],
     serve_openai_embeddings_fields[];
 
+/* Jina's, Cohere's and llama-server's reranking. */
+serve_endpoint serve_rerank;
+extern const serve_field serve_rerank_fields[];
+
 serve_endpoint serve_responses, serve_responses_input_tokens;
 extern const serve_field serve_responses_fields[];
 

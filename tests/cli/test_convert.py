@@ -1,6 +1,8 @@
 """`hearth convert` writes a checkpoint in the other container that answers as the first, and says what it did."""
 
 import json
+import shutil
+import struct
 import unittest
 
 from files import safetensors
@@ -47,6 +49,33 @@ class Convert(CommandTest):
             self.succeeds("convert", TINY / name, out, "--to", "safetensors", "-q", *options)
             config = json.loads((out / "config.json").read_text())
             self.assertEqual((config["dtype"], "quantization" in config), (dtype, False))
+
+    def test_modules(self):
+        """Folders of sentence-transformers' modules follow a directory; of them a GGUF file has the pooling."""
+        source, out = self.folder / "source", self.folder / "mlx"
+        shutil.copytree(MODEL, source)
+        kinds = {"": "Transformer", "1_Pooling": "Pooling", "2_Dense": "Dense"}
+        modules = [{"idx": i, "path": path, "type": f"sentence_transformers.models.{kind}"} for i, (path, kind) in enumerate(kinds.items())]
+        hidden = json.loads((source / "config.json").read_text())["hidden_size"]
+        for name, content in {"modules.json": modules, "1_Pooling/config.json": {"pooling_mode_mean_tokens": True},
+                              "2_Dense/config.json": {"in_features": hidden, "out_features": 2, "bias": False, "activation_function": "torch.nn.Tanh"}}.items():  # fmt: skip
+            self.write(f"source/{name}", json.dumps(content))
+        header = json.dumps({"linear.weight": {"dtype": "F32", "shape": [2, hidden], "data_offsets": [0, 8 * hidden]}}).encode()
+        values = struct.pack(f"<{2 * hidden}f", *(i % 7 - 3 for i in range(2 * hidden)))
+        self.write("source/2_Dense/model.safetensors", struct.pack("<Q", len(header)) + header + values)
+        embed = lambda path: self.succeeds("embed", path, "--ids", "1,5,9", "--json", "--precision", "reference", "--kv", "f32").json  # noqa: E731
+        want = embed(source)
+        self.assertEqual((want["pooling"], want["hidden"]), ("mean", 2))
+        for more in (), ("--force",):  # again, over the first
+            self.succeeds("convert", source, out, "--to", "mlx", "-q", *more)
+            self.assertEqual(embed(out)["texts"], want["texts"])
+        self.fails(1, "convert", source, self.folder / "out.gguf", "--to", "gguf", says="modules after the transformer cannot be converted")
+        self.write("source/modules.json", json.dumps(modules[:2]))
+        self.succeeds("convert", source, self.folder / "out.gguf", "--to", "gguf", "-q")
+        self.assertEqual(embed(self.folder / "out.gguf")["texts"], embed(source)["texts"])
+        self.assertIn("mean", self.succeeds("info", self.folder / "out.gguf").text)
+        self.write("source/1_Pooling/config.json", '{"pooling_mode": "max"}')
+        self.fails(1, "convert", source, self.folder / "max.gguf", "--to", "gguf", says="GGUF has no pooling `max`")
 
     def test_mistakes(self):
         out = self.folder / "out"

@@ -63,6 +63,47 @@ class Embed(CommandTest):
         ]:  # fmt: skip
             self.fails(1, "embed", TINY, "--prompts", "-", stdin=f"{lines[0]}\n{bad}".encode(), says=says)
 
+    def test_ids(self):
+        ids = self.succeeds("tokenize", TINY, TEXTS[0], "--add-special").text.split()
+        wanted = self.json(TEXTS[0])["texts"]
+        self.assertEqual(self.json("--ids", ",".join(ids))["texts"], wanted)
+        self.assertEqual(self.json("--ids", "-", stdin="\n".join(ids).encode())["texts"], wanted)
+        self.fails(1, "embed", TINY, "--ids", "1,x", says=["--ids", "x"])
+        result = hearth("embed", TINY, "--ids", "1,99999")
+        self.assertEqual((result.status, result.out), (1, b"\n"))
+        self.assertIn("outside the vocabulary", result.err)
+
+    def test_vectors_of_tokens(self):
+        """A line for each token; the last one is that of the text."""
+        said = self.json(*TEXTS, "--pooling", "none", "--no-normalize")
+        rows = [row for text in said["texts"] for row in text["embedding"]]
+        self.assertEqual([len(text["embedding"]) for text in said["texts"]], [text["tokens"] for text in said["texts"]])
+        last = self.json(*TEXTS, "--no-normalize")["texts"]
+        self.assertEqual([text["embedding"][-1] for text in said["texts"]], [text["embedding"] for text in last])
+        lines = self.succeeds("embed", TINY, *TEXTS, "--pooling", "none", "--no-normalize").text.splitlines()
+        self.assertEqual([[float(x) for x in line.split()] for line in lines], rows)
+        path = self.folder / "v.npy"
+        self.succeeds("embed", TINY, *TEXTS, "--pooling", "none", "--no-normalize", "--out", path)
+        self.assertEqual(Npy(path.read_bytes()).rows(), [[float32(x) for x in row] for row in rows])
+
+    def test_dimensions(self):
+        whole, cut = (self.json("hello", *how)["texts"][0]["embedding"] for how in (["--no-normalize"], ["--dimensions", "5", "--normalize"]))
+        length = sum(x * x for x in whole[:5]) ** 0.5
+        self.assertEqual(len(cut), 5)
+        for a, b in zip(whole, cut):
+            self.assertAlmostEqual(a / length, b, places=6)
+        self.fails(1, "embed", TINY, "a", "--dimensions", "65", says="65 dimensions, expected at most 64")
+
+    def test_prompts(self):
+        """Those of config_sentence_transformers.json beside the model."""
+        folder = self.folder / "model"
+        self.write("model/config_sentence_transformers.json", json.dumps({"prompts": {"query": "find: "}, "default_prompt_name": None}))
+        self.tiny("model/model.gguf")
+        embed = lambda *words: self.succeeds("embed", folder, "--json", *words).json["texts"]  # noqa: E731
+        self.assertEqual(embed("hello", "--prompt-name", "query"), embed("find: hello"))
+        self.fails(1, "embed", folder, "a", "--prompt-name", "document", says="no prompt `document`")
+        self.fails(2, "embed", folder, "--ids", "1", "--prompt-name", "query", says="exclude each other")
+
     def tells(self, *words):
         """The command fails with a line about the second text, and gives what there is."""
         result = hearth(*words)
@@ -85,12 +126,17 @@ class Embed(CommandTest):
         rows = Npy(path.read_bytes()).rows()
         self.assertEqual([any(row) for row in rows], [True, False, True])
         self.assertEqual(rows[2], [float32(x) for x in said[2]["embedding"]])
+        self.assertIn("--truncate drops its end", done.err)
+        cut = self.succeeds(*words, "--truncate", "--json").json["texts"]
+        self.assertEqual((cut[0], cut[1]["tokens"], cut[2]), (said[0], 40, said[2]))
 
     def test_usage(self):
         for words, says in [
             ((TINY,), "TEXT or --prompts FILE is needed"),
             ((TINY, "a", "--prompts", "x"), "--prompts and TEXT exclude each other"),
-            ((TINY, "a", "--pooling", "max"), "--pooling"),
+            ((TINY, "a", "--pooling", "rank"), "--pooling"),
+            ((TINY, "a", "--ids", "1"), "--ids and TEXT exclude each other"),
+            ((TINY, "a", "--normalize", "--no-normalize"), "exclude each other"),
         ]:
             self.fails(2, "embed", *words, says=says)
         self.fails(1, "embed", GOLDEN / "tiny" / "gemma4-shared-bf16", "a", says="no tokenizer")

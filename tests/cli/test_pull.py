@@ -23,6 +23,8 @@ GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "tiny"
 SHARDS = {path.name: path.read_bytes() for path in (GOLDEN / "llama-llama3-f16-shards").glob("[!r]*")}  # no reference.json
 SINGLE = {path.name: path.read_bytes() for path in (GOLDEN / "llama-f32").iterdir()}
 MODEL = TINY.read_bytes()
+MODULES = json.dumps([{"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+                      for i, (path, kind) in enumerate([("", "Transformer"), ("1_Pooling", "Pooling")])]).encode()  # fmt: skip
 PATIENT = ["--retry-delay", "0"]
 
 
@@ -108,7 +110,8 @@ class Choices(Pull):
         "org/weights-beside": {**{name: data for name, data in SINGLE.items() if name != "model.safetensors"},
                                "weights.safetensors": SINGLE["model.safetensors"], "mtp.safetensors": b"no", "eagle.safetensors": b"no",
                                "adapter_model.safetensors": b"no", "draft/model.safetensors": b"no"},
-        "org/embedder": {**SINGLE, "modules.json": b"[]", "1_Pooling/config.json": b'{"pooling_mode_mean_tokens": true}'},
+        "org/embedder": {**SINGLE, "modules.json": MODULES, "1_Pooling/config.json": b'{"pooling_mode_mean_tokens": true}',
+                         "1_Pooling/README.md": b"no", "onnx/model.safetensors": b"no", "2_Dense/model.safetensors": b"dense"},
         "org/pickles": {"config.json": b"{}", "pytorch_model.bin": b"no"},
         "org/adapter": {"adapter_config.json": b"{}", "adapter_model.safetensors": b"no"},
         "org/nothing": {"README.md": b"no"},
@@ -122,7 +125,7 @@ class Choices(Pull):
         self.assertEqual(self.chosen("org/single"),
                          ["additional_chat_templates/tool_use.jinja", "chat_template.jinja", "config.json", "generation_config.json",
                           "model.safetensors", "tokenizer.json"])  # fmt: skip
-        self.assertEqual(self.chosen("org/embedder"), ["1_Pooling/config.json", "config.json", "generation_config.json", "model.safetensors"])
+        self.assertEqual(self.chosen("org/embedder"), ["1_Pooling/config.json", "2_Dense/model.safetensors", "config.json", "generation_config.json", "model.safetensors", "modules.json"])
         self.assertEqual(self.chosen("org/unindexed"), sorted(name for name in SHARDS if "index" not in name))
         self.assertNotIn("model.safetensors.index.json", self.chosen("org/stale"))
         self.assertIn("model.safetensors", self.chosen("org/stale"))

@@ -471,11 +471,93 @@ class Embeddings(WithTinyModel):
             (dict(texts=["a", []]), ValueError, "text 1: the prompt is empty"),
             (dict(texts=[[1], [10**6]]), ValueError, "text 1: token id 1000000"),
             (dict(texts=[[1] * (self.model.context + 1)]), hearth.Error, "does not fit the context"),
-            (dict(texts=["a"], pooling="max"), ValueError, "pooling is 'max', expected one of last, mean, cls"),
+            (dict(texts=["a"], pooling="rank"), ValueError, "pooling is 'rank', expected one of last, mean, cls, none, max"),
+            (dict(texts=["a"], prompt="query"), ValueError, "has no prompt `query`"),
+            (dict(texts=["a"], dimensions=65), ValueError, "65 dimensions, expected at most 64"),
+            (dict(texts=["a", "b\0"]), ValueError, "NUL"),
             (dict(texts=["a"], adapters=["x"]), TypeError, "an adapter is a str"),
             (dict(texts=[1, 2]), TypeError, "int"),
         ]:
             self.assertRaisesRegex(kind, says, self.model.embed, **given)
+
+
+    def test_vectors_of_tokens(self):
+        """The last one is that of the text; texts and ids may be mixed."""
+        texts = ["hello world", [1, 2, 3], "a"]
+        found = self.model.embed(texts, pooling="none", normalize=False)
+        self.assertEqual([len(one.tolist()) for one in found], [len(self.model.tokenize(texts[0])), 3, len(self.model.tokenize("a"))])
+        last = self.model.embed(texts, pooling="last", normalize=False).tolist()
+        self.assertEqual([one.tolist()[-1] for one in found], last)
+        self.assertEqual(self.model.embed("a", pooling="none").tolist(), self.model.embed(["a"], pooling="none")[0].tolist())
+
+    def test_dimensions(self):
+        whole, cut = self.model.embed("hello", normalize=False).tolist(), self.model.embed("hello", dimensions=5).tolist()
+        length = math.sqrt(sum(x * x for x in whole[:5]))
+        self.assertEqual(len(cut), 5)
+        for a, b in zip(whole, cut):
+            self.assertAlmostEqual(a / length, b, delta=1e-6)
+
+    def test_prompts_and_long_texts(self):
+        """Prompts of a file beside the model."""
+        folder = self.work / "prompted"
+        folder.mkdir()
+        (folder / "config_sentence_transformers.json").write_text('{"prompts": {"query": "find: ", "none": ""}, "default_prompt_name": "query"}')
+        tiny_model.write(folder / "tiny.gguf", context=64)
+        model = hearth.load(folder / "tiny.gguf", threads=1)
+        self.assertEqual(model.prompts, {"query": "find: ", "none": ""})
+        self.assertEqual(self.model.prompts, {})
+        for prompt, wanted in ((None, "find: a"), ("query", "find: a"), ("none", "a"), ("", "a")):
+            self.assertEqual(model.embed("a", prompt=prompt).tolist(), model.embed(wanted, prompt="").tolist())
+        ids = model.tokenize("hello " * 100)[:64]
+        self.assertRaisesRegex(hearth.Error, "does not fit the context", model.embed, "hello " * 100)
+        self.assertEqual(model.embed("hello " * 100, truncate=True, prompt="").tolist(), model.embed([ids])[0].tolist())
+
+
+class Reranking(unittest.TestCase):
+    TEMPLATE = ("<|im_start|>{{ messages | selectattr('role', 'eq', 'system') | map(attribute='content') | first | default('find') }}: "
+                "{{ messages | selectattr('role', 'eq', 'query') | map(attribute='content') | first }}\n"
+                "{{ messages | selectattr('role', 'eq', 'document') | map(attribute='content') | first }}<|im_end|>")  # fmt: skip
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        vocabulary = tiny_model.vocabulary
+        with unittest.mock.patch.object(tiny_model, "vocabulary", lambda: vocabulary() + ["yes", "no"]):
+            tiny_model.write(f"{folder.name}/reranker.gguf", template=cls.TEMPLATE, context=64)
+        cls.model = hearth.load(f"{folder.name}/reranker.gguf", threads=2, precision="reference")
+
+    def test_scores(self):
+        """The logits of "yes" and "no" after the prompt."""
+        texts = ["the world", "hello", "a"]
+        found = self.model.rerank("hello", texts)
+        self.assertEqual(sorted(one.index for one in found), [0, 1, 2])
+        self.assertEqual([one.logit for one in found], sorted((one.logit for one in found), reverse=True))
+        yes, no = self.model.vocab_size - 2, self.model.vocab_size - 1
+        for one in found:
+            ids = self.model.tokenize(f"<|im_start|>find: hello\n{texts[one.index]}<|im_end|>")
+            logits = self.model.logits(ids, last=True).tolist()
+            self.assertAlmostEqual(one.logit, logits[yes] - logits[no], delta=1e-4)
+            self.assertAlmostEqual(one.score, 1 / (1 + math.exp(-one.logit)), delta=1e-12)
+            self.assertEqual(one.tokens, len(ids))
+        self.assertEqual(self.model.rerank("hello", texts, top_n=2), found[:2])
+        self.assertNotEqual(self.model.rerank("hello", texts, instruction="sort"), found)
+        self.assertEqual(self.model.rerank("hello", []), [])
+
+    def test_long_documents(self):
+        texts = ["hello " * 100, "hello"]
+        self.assertRaisesRegex(hearth.Error, "document 0: .* does not fit the context", self.model.rerank, "a", texts)
+        self.assertEqual(max(one.tokens for one in self.model.rerank("a", texts, truncate=True)), 64)
+        self.assertEqual(len({one.tokens for one in self.model.rerank("a", texts, document_tokens=1)}), 1)
+
+    def test_failures_are_exceptions(self):
+        for given, kind, says in [
+            (dict(query="a", documents="text"), TypeError, "expected a list"),
+            (dict(query="a", documents=[1]), TypeError, "document is a int"),
+            (dict(query=1, documents=["a"]), TypeError, "query is a int"),
+            (dict(query="a", documents=["a"], top_n=0), ValueError, "top_n is 0"),
+        ]:
+            self.assertRaisesRegex(kind, says, self.model.rerank, **given)
 
 
 class Logits(unittest.TestCase):

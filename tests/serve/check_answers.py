@@ -14,6 +14,7 @@ from openapi_spec_validator import validate
 
 from support import ROOT, PlainServer, variant
 from test_serve_failures import BROKEN, PATTERN
+from test_serve_rerank import RERANKER
 from test_serve_run import write_adapter
 from tool_model import TEMPLATE, call, exactly
 
@@ -38,7 +39,8 @@ LIST = ROOT / "src/serve/responses.json"
 OPAQUE = {"arguments", "components", "format", "input", "metadata", "model_info", "parameters", "paths", "schema", "tool_choice", "tools"}
 # Other names of endpoints.
 ALIASES = {"/v1/health": "/health", "/chat/completions": "/v1/chat/completions", "/models": "/v1/models", "/models/{model}": "/v1/models/{model}",
-           "/completions": "/completion", "/embeddings": "/embedding"}  # fmt: skip
+           "/completions": "/completion", "/embeddings": "/embedding",
+           **dict.fromkeys(("/v2/rerank", "/rerank", "/v1/reranking", "/reranking"), "/v1/rerank")}  # fmt: skip
 DONE = "[DONE]"  # the last event of OpenAI's streams, which is no JSON
 KINDS = {type(None): "null", bool: "boolean", int: "integer", float: "number", str: "string", dict: "any object"}
 
@@ -305,6 +307,13 @@ class Answers(unittest.TestCase):
         for form in "float", "base64":
             self.post("/v1/embeddings", input=["hello", "world"], encoding_format=form)
         self.ask("POST", "/v1/embeddings", {"input": []}, status=400)
+        with PlainServer(RERANKER) as server:
+            for path in "/v1/rerank", *(path for path, of in ALIASES.items() if of == "/v1/rerank"):
+                self.ask("POST", path, {"query": "hello", "documents": ["a", {"text": "b"}]}, server=server)
+                self.ask("POST", path, {"query": "hello", "documents": ["a"], "return_documents": True}, server=server)
+                self.ask("POST", path, {"query": "hello", "texts": ["a", "b"]}, server=server)
+                self.ask("POST", path, {"query": "hello", "texts": ["a"], "return_text": True}, server=server)
+            self.ask("POST", "/v1/rerank", {"query": "hello"}, server=server, status=400)
         with PlainServer(BROKEN, keys=["key"]) as server:
             self.ask("GET", "/openapi.json", server=server)
             self.ask("GET", "/v1/models", server=server, status=401, Authorization="")

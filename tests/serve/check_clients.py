@@ -1,4 +1,4 @@
-"""Clients that people use, against hearth serve: OpenAI's, Anthropic's, Ollama's, LangChain's, LiteLLM, lm-eval, and agents.
+"""Clients that people use, against hearth serve: OpenAI's, Anthropic's, Ollama's, Cohere's, LangChain's, LiteLLM, lm-eval, and agents.
 
     HEARTH=build/release/bin/hearth build/clients/bin/python tests/serve/check_clients.py
 
@@ -20,6 +20,7 @@ import openai
 import pydantic
 
 from support import HEARTH, SCRATCH, TINY, ServeTest, speaking_model, tiny_model
+from test_serve_rerank import QUERY, RERANKER, TEXTS, by_command
 
 HELLO = [{"role": "user", "content": "hello"}]
 TOOLS = [{"type": "function", "function": {"name": "weather", "description": "Weather of a place", "parameters": {
@@ -352,6 +353,29 @@ class Ollama(ServeTest):
             self.client.chat("tiny", HELLO, options={"temperature": -1})
         self.assertEqual(caught.exception.status_code, 400)
         self.assertIn("options.temperature", caught.exception.error)
+
+
+@unittest.skipIf(missing("cohere"), "skipped: cohere is not installed")
+class Cohere(ServeTest):
+    model = RERANKER
+
+    def test_rerank(self):
+        import cohere
+
+        for kind, more in (cohere.ClientV2, {}), (cohere.Client, {"return_documents": True}):
+            client = kind(api_key="none", base_url=self.server.url)
+            got = client.rerank(model="reranker", query=QUERY, documents=TEXTS, top_n=3, **more)
+            scores = [one.relevance_score for one in got.results]
+            self.assertEqual((len(scores), scores), (3, sorted(scores, reverse=True)))
+            for one, (index, score, _) in zip(got.results, by_command()):
+                self.assertEqual(one.index, index)
+                self.assertAlmostEqual(one.relevance_score, score, places=6)
+            if more:
+                self.assertEqual([one.document.text for one in got.results], [TEXTS[one.index] for one in got.results])
+            with self.assertRaises(cohere.BadRequestError):
+                client.rerank(model="reranker", query="", documents=TEXTS)
+            with self.assertRaises(cohere.NotFoundError):
+                client.rerank(model="absent", query=QUERY, documents=TEXTS)
 
 
 @unittest.skipIf(missing("langchain_openai"), "skipped: langchain-openai is not installed")

@@ -12,6 +12,7 @@ import subprocess
 import sys
 
 from support import PlainServer, variant
+from test_serve_rerank import ROLES
 from tool_model import TEMPLATE
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -21,7 +22,10 @@ MARKS = ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"]
 def main(options):
     folder = variant("tiny.gguf", special=MARKS, template=TEMPLATE).parent / "slots"
     folder.mkdir()
-    server = PlainServer(folder.parent / "tiny.gguf", "--context", "2048", "--slots-directory", str(folder))
+    models = folder.parent / "more"
+    models.mkdir()
+    variant(models / "reranker.gguf", words=["yes", "no"], template=ROLES)
+    server = PlainServer(folder.parent / "tiny.gguf", "--models", models, "--context", "2048", "--slots-directory", str(folder))
     command = [
         shutil.which("schemathesis", path=pathlib.Path(sys.executable).parent), "run", server.url + "/openapi.json", "--no-color",
         "--continue-on-failure", "--exclude-checks", "ignored_auth", *options,

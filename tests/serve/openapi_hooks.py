@@ -107,6 +107,12 @@ def before_call(context, case, kwargs):
         if case.body.get("content") is None and case.body.get("input") is None:
             case.body["content"] = "a"
     meaningful(case.body)
+    if case.path.endswith(("/rerank", "/reranking")):
+        case.body["model"] = "reranker"
+        if case.body.get("documents"):
+            case.body.pop("texts", None)
+        elif not case.body.get("texts"):
+            case.body["documents"] = ["a"]
     if case.path_parameters and "id_slot" in case.path_parameters:
         case.path_parameters["id_slot"] = 0
         case.body["filename"] = "saved"

@@ -2,7 +2,7 @@
 
 import unittest
 
-from support import TINY, PlainServer, PlainTest, variant
+from support import TINY, PlainServer, PlainTest, tiny_model, variant
 from test_serve_run import write_adapter
 
 LONG = "hello the world or hell " * 40
@@ -134,6 +134,22 @@ class Completions(PlainTest):
                 self.assertAlmostEqual(x / norm, y, places=4)
         got = self.server.post("/embedding", content="hello", embd_normalize=0).json[0]["embedding"][0]
         self.assertAlmostEqual(max(map(abs, got)), 32760, places=1)
+
+    def test_embeddings_of_tokens(self):
+        """A list for each token, which is not scaled unless a request says so."""
+        tokens = len(self.server.post("/tokenize", content="hello the world", add_special=True).json["tokens"])
+        last = self.server.post("/embedding", content="hello the world", pooling="last", embd_normalize=-1).json[0]["embedding"][0]
+        (one,) = self.server.post("/embedding", content="hello the world", pooling="none").json
+        self.assertEqual(len(one["embedding"]), tokens)
+        self.assertEqual(one["embedding"][-1], last)
+        (one,) = self.server.post("/embedding", content="hello the world", pooling="none", embd_normalize=2).json
+        for row in one["embedding"]:
+            self.assertAlmostEqual(sum(x * x for x in row), 1, places=4)
+        self.refused(self.server.post("/v1/embeddings", input="a", pooling="none"), 400, "pooling")
+        with PlainServer(variant("unpooled.gguf", more=[("llama.pooling_type", tiny_model.U32, 0)])) as server:
+            self.assertEqual(server.post("/embedding", content="hello the world").json, self.server.post("/embedding", content="hello the world", pooling="none").json)
+            self.refused(server.post("/v1/embeddings", input="a"), 400, "no pooling")
+            self.assertEqual(server.post("/v1/embeddings", input="a", pooling="mean").status, 200)
 
     def test_gaps_need_marks(self):
         self.refused(self.server.post("/infill", input_prefix="a", input_suffix="b"), 400, "insert")

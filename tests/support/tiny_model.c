@@ -192,6 +192,21 @@ static void put_longrope(gguf_writer *w, const char *architecture, int64_t short
     gguf_put_tensor(w, "rope_factors_long.weight", HT_W_F32, 1, &n, divisors[1]);
 }
 
+/* What embeddings and reranking need beyond the model, after all else, so that its weights stay the same. */
+static void put_modules(gguf_writer *w, const char *architecture, const tiny_options *o, uint64_t *random) {
+    static const char *const poolings[] = {"none", "mean", "cls", "last", "rank"}, *const labels[] = {"yes", "no"};
+    char key[64];
+    snprintf(key, sizeof key, "%s.pooling_type", architecture);
+    for (uint32_t i = 0; o->pooling && i < 5; i++)
+        if (!strcmp(o->pooling, poolings[i])) gguf_put_u32(w, key, i);
+    snprintf(key, sizeof key, "%s.classifier.output_labels", architecture);
+    if (o->classifier == 2) gguf_put_strs(w, key, labels, 2);
+    if (o->rerank_prompt) gguf_put_str(w, "tokenizer.chat_template.rerank", o->rerank_prompt);
+    if (o->dense) put_matrix(w, "dense_2.weight", HT_W_F32, 48, HIDDEN, random);
+    if (o->dense) put_matrix(w, "dense_3.weight", HT_W_F32, 40, 48, random);
+    if (o->classifier) put_matrix(w, "cls.output.weight", HT_W_F32, o->classifier, HIDDEN, random);
+}
+
 const char *tiny_write(const tiny_options *o) {
     static const int32_t attending[] = {0, KV_HEADS, 0};
     const char *architecture = o->recurrent ? "lfm2" : o->latent ? "deepseek2" : o->window ? "gemma3" : "llama";
@@ -238,6 +253,7 @@ const char *tiny_write(const tiny_options *o) {
     put_matrix(&w, "output.weight", o->type, TINY_VOCAB, HIDDEN, &random);
     put_vector(&w, o->recurrent ? "token_embd_norm.weight" : "output_norm.weight", HIDDEN, &random);
     for (int i = 0; i < (int)values[0].value; i++) put_layer(&w, i, o, &random);
+    put_modules(&w, architecture, o, &random);
     size_t size;
     unsigned char *file = gguf_finish(&w, &size);
     remove(scratch_path("tiny.gguf")); /* a model that is loaded keeps the file it has */

@@ -23,6 +23,10 @@ typedef struct tiny_options {   /* zero: the default */
     int64_t short_length;       /* longest sequence with longrope's divisors for short ones; 0: no longrope */
     bool latent;                /* deepseek2, without experts: the cache holds keys alone */
     bool recurrent;             /* lfm2: short convolutions in two layers of three */
+    const char *pooling;        /* none; "mean", "cls", "last", "rank" */
+    bool dense;                 /* dense_2 [48, 64] and dense_3 [40, 48] */
+    int classifier;             /* outputs of cls.output: 1, or 2 with the labels "yes" and "no"; 0: none */
+    const char *rerank_prompt;  /* none; with {query} and {document} */
     int32_t nan_token;          /* with HT_W_F32, the token whose embedding is NaN; 0: none */
 } tiny_options;
 

@@ -34,6 +34,7 @@
 #include <hearth/npy.h>
 #include <hearth/ops.h>
 #include <hearth/optimizer.h>
+#include <hearth/rerank.h>
 #include <hearth/state.h>
 #include <hearth/train.h>
 
@@ -252,19 +253,47 @@ static ht_status gather_importance(ht_error *err) {
     return st;
 }
 
-/* Memory that is missing for a text is that text's failure. */
-static ht_status embed(ht_error *err) {
-    static const char *const given[] = {"ab", "c"};
-    ht_embeddings *e;
-    const ht_embed_options how = OPTIONS(ht_embed_options, with.adapters = &to_inspect_with, with.n_adapters = 1);
-    ht_status st = ht_embed_text(model, given, 2, &how, &e, err);
-    if (st) return st;
+/* Memory that is missing for a text is that text's failure. Frees the result. */
+static ht_status first_failure(ht_embeddings *e, ht_error *err) {
+    ht_status st = HT_OK;
     for (size_t i = 0; i < 2 && !st; i++) {
         st = e->embeddings[i].status;
         if (st) snprintf(err->message, sizeof err->message, "%s", e->embeddings[i].message);
         err->status = st;
     }
     ht_embeddings_free(e);
+    return st;
+}
+
+static ht_status embed(ht_error *err) {
+    static const char *const given[] = {"ab", "c"};
+    ht_embeddings *e;
+    const ht_embed_options how = OPTIONS(ht_embed_options, with.adapters = &to_inspect_with, with.n_adapters = 1);
+    const ht_status st = ht_embed_text(model, given, 2, &how, &e, err);
+    return st ? st : first_failure(e, err);
+}
+
+static ht_status embed_tokens(ht_error *err) {
+    static const char *const given[] = {"ab", "the tin on the table in the inn"};
+    ht_embeddings *e;
+    const ht_embed_options how =
+        OPTIONS(ht_embed_options, with.pooling = HT_POOLING_NONE, with.truncate = true, with.dimensions = 3);
+    const ht_status st = ht_embed_text(model, given, 2, &how, &e, err);
+    return st ? st : first_failure(e, err);
+}
+
+static ht_status rerank(ht_error *err) {
+    static const char *const given[] = {"ab", "the tin on the table in the inn"};
+    ht_ranking *r;
+    const ht_rerank_options how = OPTIONS(ht_rerank_options, with.document_tokens = 4, with.instruction = "sort");
+    ht_status st = ht_rerank(model, "tin", given, 2, &how, &r, err);
+    if (st) return st;
+    for (size_t i = 0; i < 2 && !st; i++) {
+        st = r->documents[i].status;
+        if (st) snprintf(err->message, sizeof err->message, "%s", r->documents[i].message);
+        err->status = st;
+    }
+    ht_ranking_free(r);
     return st;
 }
 
@@ -596,10 +625,22 @@ UNIT_TEST(importance) {
 }
 
 UNIT_TEST(embeddings) {
-    model = tiny_load(&(tiny_options){.context = 64, .n_threads = 1});
+    model = tiny_load(&(tiny_options){.context = 64, .n_threads = 1, .dense = true, .pooling = "mean"});
     to_inspect_with = test_adapter_for(model, 2, 1, 3);
     assert_true(try_every_failure(embed, ALSO_OK) > 30);
     ht_adapter_free(to_inspect_with);
+    ht_model_free(model);
+    model = tiny_load(&(tiny_options){.context = 6, .n_threads = 1});
+    assert_true(try_every_failure(embed_tokens, ALSO_OK) > 30);
+    ht_model_free(model);
+}
+
+UNIT_TEST(reranking) {
+    model = tiny_load(&(tiny_options){.context = 64,
+                                      .n_threads = 1,
+                                      .classifier = 1,
+                                      .rerank_prompt = "<Instruct>: find\n{query}\n{document}<|im_end|>"});
+    assert_true(try_every_failure(rerank, ALSO_OK) > 60);
     ht_model_free(model);
 }
 
@@ -931,6 +972,7 @@ int main(void) {
         cmocka_unit_test(tokenizers_of_encoders),
         cmocka_unit_test(training_data),
         cmocka_unit_test(embeddings),
+        cmocka_unit_test(reranking),
         cmocka_unit_test(trainers),
         cmocka_unit_test(trainers_of_embeddings),
         cmocka_unit_test(prefixes),

@@ -2,6 +2,7 @@
  * the gguf package), and the real ones in $HEARTH_TEST_MODELS. */
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/modules.h"
 #include "checkpoint/stored_weights.h"
 #include "formats/gguf.h"
 #include "formats/safetensors.h"
@@ -12,6 +13,7 @@
 #include "support/test.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -273,12 +275,150 @@ static void pooling_of_a_directory(void **state) {
                  {"{\"pooling_mode_cls_token\": true}", "cls"},
                  {"{\"pooling_mode_max_tokens\": true}", "max"},
                  {"{\"pooling_mode_cls_token\": true, \"pooling_mode_mean_tokens\": true}", "several"},
+                 {"{\"pooling_mode_weightedmean_tokens\": true}", "weightedmean"},
+                 {"{\"embedding_dimension\": 8, \"pooling_mode\": \"lasttoken\"}", "last"},
+                 {"{\"pooling_mode\": [\"mean\", \"max\"]}", "several"},
                  {"{}", ""}};
     write_renamed("llama-f32", (const char *const[]){"model."}, 1);
     assert_int_equal(mkdir(scratch_path("1_Pooling"), 0700), 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         scratch_write("1_Pooling/config.json", cases[i].text, strlen(cases[i].text));
         assert_string_equal(scratch_config()->pooling, cases[i].pooling);
+    }
+}
+
+/* ---- modules ---- */
+
+static void make_folder(const char *name) {
+    if (mkdir(scratch_path(name), 0700)) assert_int_equal(errno, EEXIST);
+}
+
+static void put_dense(const char *folder, int64_t n_out, int64_t n_in, bool bias, const char *config) {
+    safetensors_writer w = {0};
+    float values[64 * 64];
+    char path[64];
+    for (int i = 0; i < 64 * 64; i++) values[i] = (float)i;
+    safetensors_put(&w, "linear.weight", "F32", 2, (int64_t[]){n_out, n_in}, (unsigned char *)values,
+                    (size_t)(n_out * n_in) * sizeof *values);
+    if (bias)
+        safetensors_put(&w, "linear.bias", "F32", 1, &n_out, (unsigned char *)values, (size_t)n_out * sizeof *values);
+    make_folder(folder);
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    safetensors_write(&w, path);
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    scratch_write(path, config, strlen(config));
+}
+
+static void put_text(const char *name, const char *text) { scratch_write(name, text, strlen(text)); }
+
+static ht_status read_modules(ht_modules *out, ht_error *err) {
+    static ht_config config;
+    ht_checkpoint_files *c = checkpoint_files(scratch_directory());
+    assert_works(ht_checkpoint_config, c, &config);
+    const ht_status status = ht_modules_read(c, &config, out, err);
+    ht_checkpoint_close(c);
+    return status;
+}
+
+#define MODULE(type, path)                                                                                             \
+    "{\"idx\": 0, \"name\": \"0\", \"path\": \"" path "\", \"type\": \"sentence_transformers.models." type "\"}"
+
+/* A directory for sentence-transformers: its modules in their order, prompts and the longest text. */
+static void modules_of_a_directory(void **state) {
+    (void)state;
+    ht_modules m;
+    ht_error err = {0};
+    write_renamed("llama-f32", (const char *const[]){"model."}, 1);
+    const int64_t hidden = scratch_config()->hidden;
+    put_dense("2_Dense", 3, hidden, true,
+              "{\"activation_function\": \"torch.nn.modules.activation.Tanh\", \"bias\": true}");
+    put_dense("3_Dense", 2, 3, false, "{\"activation_function\": \"torch.nn.modules.linear.Identity\"}");
+    make_folder("pool");
+    put_text("pool/config.json", "{\"pooling_mode_mean_tokens\": true, \"include_prompt\": false}");
+    put_text("modules.json",
+             "[" MODULE("Transformer", "") ", " MODULE("Pooling", "pool") ", " MODULE("Dense", "2_Dense") ", " MODULE(
+                 "Dense", "3_Dense") ", " MODULE("Normalize", "4_Normalize") "]");
+    put_text("config_sentence_transformers.json",
+             "{\"prompts\": {\"query\": \"find: \", \"document\": \"\"}, \"default_prompt_name\": \"query\"}");
+    put_text("sentence_bert_config.json", "{\"max_seq_length\": 256, \"do_lower_case\": false}");
+    put_text("tokenizer_config.json", "{\"model_max_length\": 64}"); /* for files without max_seq_length */
+    if (read_modules(&m, &err)) fail_msg("%s", err.message);
+    assert_string_equal(scratch_config()->pooling, "mean");
+    assert_string_equal(m.unsupported, "");
+    assert_true(m.skips_prompt && m.max_tokens == 256 && m.n_prompts == 2 && !m.is_reranker);
+    assert_string_equal(m.prompt[0].text, "find: ");
+    assert_string_equal(m.default_prompt, "query");
+    assert_int_equal(m.dense.n, 2);
+    const ht_dense *d = m.dense.layer;
+    assert_true(d[0].n_in == hidden && d[0].n_out == 3 && d[0].activation == HT_DENSE_TANH && d[0].bias[2] == 2);
+    assert_true(d[0].weight[3 * 5 + 1] == (float)(hidden + 5)); /* row 1, column 5 */
+    assert_true(d[1].n_in == 3 && d[1].n_out == 2 && d[1].activation == HT_DENSE_IDENTITY && !d[1].bias);
+    ht_modules_free(&m);
+
+    /* A module that embeddings need and that is not there is named; the model loads. */
+    put_text("sentence_bert_config.json", "{\"module_output_name\": \"token_embeddings\"}");
+    put_dense("3_Dense", 2, 3, false, "{\"activation_function\": \"torch.nn.modules.activation.SiLU\"}");
+    if (read_modules(&m, &err)) fail_msg("%s", err.message);
+    assert_string_equal(m.unsupported, "Dense with SiLU");
+    assert_int_equal(m.max_tokens, 64);
+    ht_modules_free(&m);
+    put_text("tokenizer_config.json", "{\"model_max_length\": 1000000000000000019884624838656}");
+    put_text("modules.json", "[" MODULE("Transformer", "") ", " MODULE("WordWeights", "w") "]");
+    if (read_modules(&m, &err)) fail_msg("%s", err.message);
+    assert_string_equal(m.unsupported, "WordWeights");
+    assert_int_equal(m.max_tokens, 0);
+    ht_modules_free(&m);
+
+    /* A reranker's tokens. */
+    make_folder("1_LogitScore");
+    put_text("modules.json", "[" MODULE("Transformer", "") ", " MODULE("LogitScore", "1_LogitScore") "]");
+    put_text("1_LogitScore/config.json", "{\"true_token_id\": 7, \"false_token_id\": null}");
+    if (read_modules(&m, &err)) fail_msg("%s", err.message);
+    assert_true(m.is_reranker && m.yes_token == 7 && m.no_token == -1);
+    ht_modules_free(&m);
+}
+
+static void modules_that_are_damaged(void **state) {
+    (void)state;
+    static const struct {
+        const char *file, *text, *says;
+    } cases[] = {
+        {"modules.json", "{}", "modules.json: expected a list of modules"},
+        {"modules.json", "[1]", "modules.json: module 0 is no object"},
+        {"modules.json", "[{}]", "`type`"},
+        {"modules.json", "[" MODULE("Dense", "../2_Dense") "]", "leads out of the directory"},
+        {"modules.json", "[" MODULE("Dense", "/2_Dense") "]", "leads out of the directory"},
+        {"modules.json", "[" MODULE("Dense", "3_Dense") "]", "`linear.weight` is [2, 3], expected [n, "},
+        {"1_LogitScore/config.json", "{\"true_token_id\": 99999}", "outside the vocabulary"},
+        {"1_LogitScore/config.json", "{}", "`true_token_id`"},
+        {"config_sentence_transformers.json", "{\"prompts\": {\"a\": 1}}", "prompt `a` is no string"},
+        {"config_sentence_transformers.json", "{\"prompts\": {}, \"default_prompt_name\": \"b\"}", "no prompt `b`"},
+        {"sentence_bert_config.json", "{\"max_seq_length\": -1}", "negative"},
+        {"pool/config.json", "{\"pooling_mode\": \"median\"}", "`pooling_mode` has the string \"median\""},
+    };
+    write_renamed("llama-f32", (const char *const[]){"model."}, 1);
+    make_folder("pool");
+    make_folder("1_LogitScore");
+    put_dense("3_Dense", 2, 3, false, "{}");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ht_modules m;
+        put_text("modules.json", "[" MODULE("Pooling", "pool") ", " MODULE("LogitScore", "1_LogitScore") "]");
+        put_text("1_LogitScore/config.json", "{\"true_token_id\": 7}");
+        put_text("config_sentence_transformers.json", "{}");
+        put_text("sentence_bert_config.json", "{}");
+        put_text("pool/config.json", "{}");
+        put_text(cases[i].file, cases[i].text);
+        ht_error err = {0};
+        static ht_config config;
+        ht_checkpoint_files *c = checkpoint_files(scratch_directory());
+        ht_status status = ht_checkpoint_config(c, &config, &err);
+        if (!status) {
+            status = ht_modules_read(c, &config, &m, &err);
+            ht_modules_free(&m);
+        }
+        ht_checkpoint_close(c);
+        assert_int_equal(status, HT_ERR_FORMAT);
+        if (!strstr(err.message, cases[i].says)) fail_msg("%zu: \"%s\"", i, err.message);
     }
 }
 
@@ -443,6 +583,8 @@ int main(void) {
                                        in_scratch(names_with_prefixes),
                                        in_scratch(names_that_mean_the_same),
                                        in_scratch(pooling_of_a_directory),
+                                       in_scratch(modules_of_a_directory),
+                                       in_scratch(modules_that_are_damaged),
                                        cmocka_unit_test(committed_checkpoints),
                                        in_scratch(a_head_beside_a_tied_one),
                                        in_scratch(a_tied_head_with_a_bias),

@@ -328,7 +328,11 @@ static void refuse(ht_model *m, const ht_embed_options *o, ht_status status, con
 
 UNIT_TEST(refusals) {
     ht_model *m = load("gemma4-shared-bf16", HT_PRECISION_HIGH, HT_F16);
-    refuse(m, OPTIONS_AT(ht_embed_options, with.pooling = (ht_pooling)7), HT_ERR_ARGUMENT, "no pooling 7");
+    refuse(m, OPTIONS_AT(ht_embed_options, with.pooling = (ht_pooling)8), HT_ERR_ARGUMENT, "no pooling 8");
+    refuse(m, OPTIONS_AT(ht_embed_options, with.dimensions = m->config->hidden + 1), HT_ERR_ARGUMENT,
+           "dimensions, expected at most");
+    refuse(m, OPTIONS_AT(ht_embed_options, with.dimensions = -1), HT_ERR_ARGUMENT, "-1 dimensions");
+    refuse(m, OPTIONS_AT(ht_embed_options, with.prompt = "query"), HT_ERR_ARGUMENT, "prompts are for texts");
     refuse(m, OPTIONS_AT(ht_embed_options, with.n_adapters = -1), HT_ERR_ARGUMENT, "-1 adapters");
     ht_adapter *const none = NULL;
     refuse(m, OPTIONS_AT(ht_embed_options, with.adapters = &none, with.n_adapters = 1), HT_ERR_ARGUMENT,
@@ -405,8 +409,248 @@ UNIT_TEST(pooling_of_the_checkpoint) {
     ht_model_free(m);
 }
 
+/* ---- vectors of tokens, and what is made of them ---- */
+
+/* The hidden states [n, hidden] of a text. */
+static float *states_of(ht_model *m, const int32_t *ids, size_t n) {
+    ht_embeddings *e =
+        embed_one(m, ids, n, OPTIONS_AT(ht_embed_options, with.pooling = HT_POOLING_NONE, with.normalize = false));
+    float *states = malloc(n * (size_t)e->hidden * sizeof *states);
+    assert_non_null(states);
+    memcpy(states, e->embeddings[0].values, n * (size_t)e->hidden * sizeof *states);
+    assert_ptr_equal(e->embeddings[0].values, e->values);
+    ht_embeddings_free(e);
+    return states;
+}
+
+/* Every pooling is what its name says of the states of all tokens. */
+UNIT_TEST(poolings) {
+    enum { N = 9 };
+    ht_model *m = load("qwen3-f32", HT_PRECISION_HIGH, HT_F16);
+    int32_t *ids = checkpoint_ids(m, N, 4);
+    float *states = states_of(m, ids, N);
+    const int32_t hidden = (int32_t)m->config->hidden;
+    for (int pooling = 0; ht_pooling_name((ht_pooling)pooling); pooling++) {
+        if (pooling == HT_POOLING_MODEL || pooling == HT_POOLING_NONE) continue;
+        ht_embeddings *e = embed_one(
+            m, ids, N, OPTIONS_AT(ht_embed_options, with.pooling = (ht_pooling)pooling, with.normalize = false));
+        for (int32_t d = 0; d < hidden; d++) {
+            double sum = 0, weighted = 0, most = -INFINITY;
+            for (int t = 0; t < N; t++) {
+                const double x = (double)states[t * hidden + d];
+                sum += x;
+                weighted += (t + 1) * x;
+                most = fmax(most, x);
+            }
+            const double wanted = pooling == HT_POOLING_LAST            ? (double)states[(N - 1) * hidden + d]
+                                  : pooling == HT_POOLING_CLS           ? (double)states[d]
+                                  : pooling == HT_POOLING_MEAN          ? sum / N
+                                  : pooling == HT_POOLING_MAX           ? most
+                                  : pooling == HT_POOLING_MEAN_SQRT_LEN ? sum / sqrt(N)
+                                                                        : weighted / (N * (N + 1) / 2);
+            assert_true(fabs((double)e->values[d] - wanted) < 1e-6 * fmax(1, fabs(wanted)));
+        }
+        ht_embeddings_free(e);
+    }
+    assert_null(ht_pooling_name((ht_pooling)-1));
+    free(states);
+    free(ids);
+    ht_model_free(m);
+}
+
+/* Vectors of tokens lie one after the other, without those of texts that failed, and do not depend on other texts. */
+UNIT_TEST(vectors_of_tokens) {
+    ht_model *m = load_slots("llama-f32", 2);
+    int32_t *a = checkpoint_ids(m, 5, 1), *b = checkpoint_ids(m, 300, 2);
+    const int32_t *const ids[] = {a, NULL, b};
+    const size_t n[] = {5, 0, 300};
+    const ht_embed_options o = OPTIONS(ht_embed_options, with.pooling = HT_POOLING_NONE, with.dimensions = 10);
+    ht_embeddings *all;
+    assert_works(ht_embed_ids, m, ids, n, 3, &o, &all);
+    assert_int_equal(all->hidden, 10);
+    assert_int_equal(all->n_failed, 1);
+    assert_ptr_equal(all->embeddings[2].values, all->values + 50);
+    for (int i = 0; i < 3; i += 2) {
+        ht_embeddings *one;
+        assert_works(ht_embed_ids, m, &ids[i], &n[i], 1, &o, &one);
+        assert_memory_equal(one->values, all->embeddings[i].values, n[i] * 10 * sizeof(float));
+        for (size_t t = 0; t < n[i]; t++) assert_true(fabs(length_of(one->values + 10 * t, 10) - 1) < 1e-6);
+        ht_embeddings_free(one);
+    }
+    ht_embeddings_free(all);
+    free(a);
+    free(b);
+    ht_model_free(m);
+}
+
+/* Cut, then scaled. */
+UNIT_TEST(dimensions) {
+    const int32_t ids[] = {3, 14, 15, 9, 26};
+    ht_model *m = load("llama-f32", HT_PRECISION_HIGH, HT_F16);
+    ht_embeddings *whole = embed_one(m, ids, 5, OPTIONS_AT(ht_embed_options, with.normalize = false)), *cut;
+    const int32_t *all = ids;
+    const size_t n = 5;
+    assert_works(ht_embed_ids, m, &all, &n, 1, OPTIONS_AT(ht_embed_options, with.dimensions = 7), &cut);
+    assert_int_equal(cut->hidden, 7);
+    const double length = length_of(whole->values, 7);
+    for (int d = 0; d < 7; d++) assert_true(fabs((double)cut->values[d] - (double)whole->values[d] / length) < 1e-6);
+    ht_embeddings_free(whole);
+    ht_embeddings_free(cut);
+    ht_model_free(m);
+}
+
+/* y = W x of a tensor of the file. */
+static void multiply(const ht_checkpoint_files *c, const char *name, const double *x, double *y) {
+    ht_stored_tensor t;
+    assert_true(ht_checkpoint_find(c, name, &t));
+    const int64_t rows = t.dims[0], k = t.dims[1];
+    float *w = malloc((size_t)(rows * k) * sizeof *w);
+    assert_non_null(w);
+    assert_works(ht_tensor_read_f32, &t, rows * k, w);
+    for (int64_t r = 0; r < rows; r++) {
+        y[r] = 0;
+        for (int64_t i = 0; i < k; i++) y[r] += (double)w[r * k + i] * x[i];
+    }
+    free(w);
+}
+
+/* The dense layers of a GGUF file follow its pooling, which is read from it. */
+UNIT_TEST(dense_layers_of_gguf) {
+    const int32_t ids[] = {3, 14, 15, 9, 26};
+    const int32_t *all = ids;
+    const size_t n = 5;
+    ht_model *plain = tiny_load(NULL), *m = tiny_load(&(tiny_options){.dense = true, .pooling = "mean"});
+    double x[64], y[48], wanted[40];
+    ht_embeddings *pooled =
+        embed_one(plain, ids, 5, OPTIONS_AT(ht_embed_options, with.pooling = HT_POOLING_MEAN, with.normalize = false));
+    for (int d = 0; d < 64; d++) x[d] = (double)pooled->values[d];
+    ht_checkpoint_files *c = checkpoint_files(scratch_path("tiny.gguf"));
+    multiply(c, "dense_2.weight", x, y);
+    multiply(c, "dense_3.weight", y, wanted);
+    ht_checkpoint_close(c);
+    ht_embeddings *found;
+    assert_works(ht_embed_ids, m, &all, &n, 1, OPTIONS_AT(ht_embed_options, with.normalize = false), &found);
+    assert_int_equal(found->hidden, 40);
+    for (int d = 0; d < 40; d++)
+        assert_true(fabs((double)found->values[d] - wanted[d]) < 1e-4 * fmax(1, fabs(wanted[d])));
+    ht_embeddings_free(found);
+    /* They are not for the states of tokens. */
+    ht_embeddings *tokens = embed_one(m, ids, 5, OPTIONS_AT(ht_embed_options, with.pooling = HT_POOLING_NONE));
+    assert_int_equal(tokens->hidden, 64);
+    ht_embeddings_free(tokens);
+    ht_embeddings_free(pooled);
+    ht_model_free(plain);
+    ht_model_free(m);
+}
+
+/* ---- prompts ---- */
+
+static ht_embeddings *embed_text(ht_model *m, const char *text, const ht_embed_options *o) {
+    ht_embeddings *e;
+    assert_works(ht_embed_text, m, &text, 1, o, &e);
+    if (e->n_failed) fail_msg("%s", e->embeddings[0].message);
+    return e;
+}
+
+/* A prompt comes before a text: the checkpoint's default one, the one of a name, or none. */
+UNIT_TEST(prompts) {
+    static const char
+        file[] = "config_sentence_transformers.json",
+        text[] = "{\"prompts\": {\"query\": \"the tin: \", \"plain\": \"\"}, \"default_prompt_name\": \"query\"}";
+    static const struct {
+        const char *name, *whole;
+    } cases[] = {{NULL, "the tin: inn"}, {"query", "the tin: inn"}, {"plain", "inn"}, {"", "inn"}};
+    scratch_write(file, text, sizeof text - 1);
+    ht_model *m = tiny_load(&(tiny_options){.pooling = "mean"});
+    remove(scratch_path(file));
+    const char *of_first, *one = "inn";
+    assert_string_equal(ht_model_prompt(m, 0, &of_first), "query");
+    assert_string_equal(of_first, "the tin: ");
+    assert_string_equal(ht_model_prompt(m, 1, NULL), "plain");
+    assert_null(ht_model_prompt(m, 2, NULL));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ht_embeddings *found = embed_text(m, one, OPTIONS_AT(ht_embed_options, with.prompt = cases[i].name));
+        ht_embeddings *wanted = embed_text(m, cases[i].whole, OPTIONS_AT(ht_embed_options, with.prompt = ""));
+        assert_int_equal(found->embeddings[0].n_tokens, wanted->embeddings[0].n_tokens);
+        assert_memory_equal(found->values, wanted->values, (size_t)found->hidden * sizeof(float));
+        ht_embeddings_free(found);
+        ht_embeddings_free(wanted);
+    }
+    ht_embeddings *e;
+    assert_fails(HT_ERR_ARGUMENT, "no prompt `document`", ht_embed_text, m, &one, 1,
+                 OPTIONS_AT(ht_embed_options, with.prompt = "document"), &e);
+    ht_model_free(m);
+}
+
+/* Means leave the prompt out where the checkpoint says so. */
+UNIT_TEST(prompts_that_pooling_leaves_out) {
+    ht_model *m = tiny_load(NULL);
+    ht_named_prompt prompt = {(char[]){"query"}, (char[]){"the tin: "}};
+    int32_t *ids;
+    size_t n, n_prompt;
+    assert_works(ht_tokenizer_encode, m->tokenizer, prompt.text, strlen(prompt.text), HT_ENCODE_ADD_SPECIAL, &ids,
+                 &n_prompt);
+    ht_ids_free(ids);
+    assert_works(ht_tokenizer_encode, m->tokenizer, "the tin: inn", 12, HT_ENCODE_ADD_SPECIAL, &ids, &n);
+    assert_true(n_prompt > 0 && n_prompt < n);
+    float *states = states_of(m, ids, n);
+    m->modules = (ht_modules){.prompt = &prompt, .n_prompts = 1, .skips_prompt = true};
+    ht_embeddings *e = embed_text(
+        m, "inn",
+        OPTIONS_AT(ht_embed_options, with.prompt = "query", with.normalize = false, with.pooling = HT_POOLING_MEAN));
+    for (int d = 0; d < e->hidden; d++) {
+        double sum = 0;
+        for (size_t t = n_prompt; t < n; t++) sum += (double)states[t * (size_t)e->hidden + (size_t)d];
+        assert_true(fabs((double)e->values[d] - sum / (double)(n - n_prompt)) < 1e-6 * fmax(1, fabs(sum)));
+    }
+    m->modules = (ht_modules){0};
+    ht_embeddings_free(e);
+    ht_ids_free(ids);
+    free(states);
+    ht_model_free(m);
+}
+
+/* ---- texts that are too long ---- */
+
+UNIT_TEST(truncation) {
+    const char *const words[] = {"the tin on the table in the inn", "the"};
+    ht_model *m = tiny_load(&(tiny_options){.context = 8});
+    const ht_embed_options cut = OPTIONS(ht_embed_options, with.truncate = true);
+    ht_embeddings *e, *wanted;
+    assert_works(ht_embed_text, m, words, 2, NULL, &e);
+    assert_int_equal(e->embeddings[0].status, HT_ERR_LIMIT);
+    ht_embeddings_free(e);
+    for (m->modules.max_tokens = 0; m->modules.max_tokens < 6; m->modules.max_tokens += 3) {
+        const size_t most = m->modules.max_tokens ? (size_t)m->modules.max_tokens : 8;
+        int32_t *ids;
+        size_t n;
+        assert_works(ht_tokenizer_encode, m->tokenizer, words[0], strlen(words[0]), HT_ENCODE_ADD_SPECIAL, &ids, &n);
+        assert_true(n > 8);
+        assert_works(ht_embed_text, m, words, 2, &cut, &e);
+        assert_int_equal(e->n_failed, 0);
+        assert_int_equal(e->embeddings[0].n_tokens, most);
+        assert_true(e->embeddings[0].truncated && !e->embeddings[1].truncated);
+        assert_works(ht_embed_ids, m, (const int32_t *const[]){ids}, &most, 1, NULL, &wanted);
+        assert_memory_equal(e->values, wanted->values, (size_t)e->hidden * sizeof(float));
+        ht_embeddings_free(wanted);
+        assert_works(ht_embed_ids, m, (const int32_t *const[]){ids}, &n, 1, &cut, &wanted);
+        assert_memory_equal(e->values, wanted->values, (size_t)e->hidden * sizeof(float));
+        ht_embeddings_free(wanted);
+        ht_embeddings_free(e);
+        ht_ids_free(ids);
+    }
+    ht_model_free(m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(poolings),
+        cmocka_unit_test(vectors_of_tokens),
+        cmocka_unit_test(dimensions),
+        cmocka_unit_test(dense_layers_of_gguf),
+        cmocka_unit_test(prompts),
+        cmocka_unit_test(prompts_that_pooling_leaves_out),
+        cmocka_unit_test(truncation),
         cmocka_unit_test(golden),
         cmocka_unit_test(head_gives_the_logits),
         cmocka_unit_test(pooling_of_the_checkpoint),

@@ -184,8 +184,17 @@ const serve_field serve_llama_embedding_fields[] = {{"model", .is = SERVE_IS_TEX
                                                     {"pooling", .is = SERVE_IS_WORD(serve_poolings)},
                                                     {0}};
 
+/* One vector, or those of all tokens. */
+static ht_json *vectors_json(const ht_embeddings *e, const ht_embedding *one, const ht_embed_options *o, int32_t norm) {
+    ht_json *rows = ht_json_new_array();
+    const int64_t n = o->pooling == HT_POOLING_NONE ? one->n_tokens : 1;
+    for (int64_t t = 0; t < n; t++)
+        ht_json_array_append_new(
+            rows, serve_embedding_json(one->values + t * e->hidden, e->hidden, o->normalize ? -1 : norm, false));
+    return rows;
+}
+
 bool serve_llama_embedding(serve_call *c) {
-    const int32_t norm = (int32_t)serve_integer(c->body, "embd_normalize", 2);
     ht_embed_options o;
     ht_embeddings *e;
     const ht_json *input = serve_member(c->body, "content");
@@ -193,14 +202,16 @@ bool serve_llama_embedding(serve_call *c) {
     if (!input) input = serve_member(c->body, "input");
     if (!input)
         return serve_fail(&c->failure, 400, "content", "\"content\" must be a string, token ids, or a list of these");
-    o.pooling = (ht_pooling)serve_word(c->body, "pooling", serve_poolings, HT_POOLING_MODEL);
+    o.pooling = serve_read_pooling(c);
+    if (o.pooling == HT_POOLING_MODEL) o.pooling = ht_model_pooling(c->lease.model);
+    /* Hidden states of tokens are not scaled, unless the request says so. */
+    const int32_t norm = (int32_t)serve_integer(c->body, "embd_normalize", o.pooling == HT_POOLING_NONE ? -1 : 2);
     o.normalize = norm == 2;
     if (!serve_embed_inputs(c, input, &o, &e)) return false;
     ht_json *list = ht_json_new_array();
     for (size_t i = 0; i < e->n; i++)
         ht_json_array_append_new(
-            list, ht_json_pack("{si s[o]}", "index", (int)i, "embedding",
-                               serve_embedding_json(&e->embeddings[i], e->hidden, o.normalize ? -1 : norm, false)));
+            list, ht_json_pack("{si so}", "index", (int)i, "embedding", vectors_json(e, &e->embeddings[i], &o, norm)));
     ht_embeddings_free(e);
     serve_reply_json(c->x, 200, list, SERVE_OPENAI);
     return true;

@@ -18,52 +18,6 @@ const serve_field serve_ollama_embed_fields[] = {
     {0}};
 const serve_field serve_ollama_embeddings_fields[] = {{"prompt", .is = SERVE_IS_TEXT}, SERVE_MORE(common_fields), {0}};
 
-/* ---- truncation of inputs ---- */
-
-/* The ids of a text, truncated to the context, as a list; *cut is set when tokens were dropped. */
-static ht_json *cut_ids(serve_call *c, const char *text, bool *cut) {
-    serve_ids ids = {0};
-    const size_t most = (size_t)ht_model_context(c->lease.model);
-    const bool good = serve_ids_append_text(c, &ids, text, SERVE_BEGINS, "input");
-    ht_json *list = good ? ht_json_new_array() : NULL;
-    *cut = *cut || ids.n > most;
-    for (size_t i = 0; good && i < ids.n && i < most; i++) ht_json_array_append_new(list, ht_json_integer(ids.id[i]));
-    free(ids.id);
-    return list;
-}
-
-/* Whether a text may exceed the context: every token except the added ones has at least one byte. */
-static bool may_be_long(const serve_call *c, const ht_json *input) {
-    enum { ADDED = 8 };
-    const size_t n = ht_json_is_array(input) ? ht_json_array_size(input) : 1;
-    for (size_t i = 0; i < n; i++) {
-        const ht_json *one = ht_json_is_array(input) ? ht_json_array_get(input, i) : input;
-        if ((int64_t)ht_json_string_length(one) + ADDED > ht_model_context(c->lease.model)) return true;
-    }
-    return false;
-}
-
-/* The input with its texts truncated to the context, which the response's header reports; NULL: a failure. */
-static ht_json *fitting_input(serve_call *c, const ht_json *input) {
-    bool cut = false;
-    if (!serve_flag(c->body, "truncate", true) || !may_be_long(c, input)) return ht_json_incref((ht_json *)input);
-    ht_json *lists = ht_json_new_array();
-    const size_t n = ht_json_is_array(input) ? ht_json_array_size(input) : 1;
-    bool good = lists;
-    for (size_t i = 0; good && i < n; i++) {
-        const ht_json *one = ht_json_is_array(input) ? ht_json_array_get(input, i) : input;
-        ht_json *ids = cut_ids(c, ht_json_string_value(one), &cut);
-        good = ids && ht_json_array_append_new(lists, ids) == 0;
-    }
-    if (!good) {
-        ht_json_decref(lists);
-        serve_fail_memory(&c->failure);
-        return NULL;
-    }
-    if (cut) serve_call_ignore(c, "input beyond the context");
-    return lists;
-}
-
 /* ---- answers ---- */
 
 /* Starts both kinds of request; *loaded is the time when the model was ready. */
@@ -79,10 +33,10 @@ static bool embed(serve_call *c, const ht_json *input, bool normalize, ht_embedd
     ht_embed_options o;
     ht_embed_options_init(&o, sizeof o);
     o.normalize = normalize;
-    ht_json *fitting = fitting_input(c, input);
-    const bool good = fitting && serve_embed_inputs(c, fitting, &o, out);
-    ht_json_decref(fitting);
-    return good;
+    o.truncate = serve_flag(c->body, "truncate", true);
+    if (!serve_embed_inputs(c, input, &o, out)) return false;
+    serve_report_truncated(c, *out);
+    return true;
 }
 
 bool serve_ollama_embed(serve_call *c) {
@@ -101,7 +55,8 @@ bool serve_ollama_embed(serve_call *c) {
     ht_json *vectors = ht_json_new_array();
     for (size_t i = 0; e && i < e->n; i++) {
         tokens += e->embeddings[i].n_tokens;
-        ht_json_array_append_new(vectors, serve_embedding_json(&e->embeddings[i], n, n < e->hidden ? 2 : -1, false));
+        ht_json_array_append_new(vectors,
+                                 serve_embedding_json(e->embeddings[i].values, n, n < e->hidden ? 2 : -1, false));
     }
     ht_embeddings_free(e);
     serve_reply_json(c->x, 200,
@@ -120,7 +75,7 @@ bool serve_ollama_embeddings(serve_call *c) {
     if (!begin(c, &loaded)) return false;
     if (serve_filled_text(c->body, "prompt") && !embed(c, ht_json_object_get(c->body, "prompt"), false, &e))
         return false;
-    ht_json *vector = e ? serve_embedding_json(&e->embeddings[0], e->hidden, -1, false) : ht_json_new_array();
+    ht_json *vector = e ? serve_embedding_json(e->embeddings[0].values, e->hidden, -1, false) : ht_json_new_array();
     ht_embeddings_free(e);
     serve_reply_json(c->x, 200, ht_json_pack("{so}", "embedding", vector), SERVE_OLLAMA);
     return true;

@@ -61,8 +61,10 @@ const serve_field serve_openai_embeddings_fields[] = {{"model", .is = SERVE_IS_T
                                                       {"encoding_format", .is = SERVE_IS_WORD(formats)},
                                                       {"dimensions", .is = SERVE_IS_INTEGER(1, INT32_MAX)},
                                                       SERVE_NOTED_FIELDS("user"),
-                                                      {"pooling", .is = SERVE_IS_WORD(serve_poolings)},
+                                                      {"pooling", .is = SERVE_IS_WORD(serve_poolings + 1)},
                                                       {"normalize", .is = SERVE_IS_FLAG},
+                                                      {"prompt_name", .is = SERVE_IS_TEXT},
+                                                      {"truncate", .is = SERVE_IS_FLAG},
                                                       {0}};
 
 bool serve_openai_embeddings(serve_call *c) {
@@ -71,16 +73,19 @@ bool serve_openai_embeddings(serve_call *c) {
     int64_t n;
     ht_embed_options_init(&o, sizeof o);
     o.normalize = serve_flag(c->body, "normalize", o.normalize);
-    o.pooling = (ht_pooling)serve_word(c->body, "pooling", serve_poolings, HT_POOLING_MODEL);
+    o.pooling = serve_read_pooling(c);
+    o.prompt = serve_text(c->body, "prompt_name");
+    o.truncate = serve_flag(c->body, "truncate", false);
     if (!serve_embed_inputs(c, serve_member(c->body, "input"), &o, &e)) return false;
     bool good = serve_read_dimensions(c, e, &n);
+    if (good) serve_report_truncated(c, e);
     int64_t tokens = 0;
     ht_json *data = ht_json_new_array();
     for (size_t i = 0; good && i < e->n; i++) {
         tokens += e->embeddings[i].n_tokens;
         ht_json_array_append_new(
             data, ht_json_pack("{ss si so}", "object", "embedding", "index", (int)i, "embedding",
-                               serve_embedding_json(&e->embeddings[i], n, o.normalize && n < e->hidden ? 2 : -1,
+                               serve_embedding_json(e->embeddings[i].values, n, o.normalize && n < e->hidden ? 2 : -1,
                                                     serve_word(c->body, "encoding_format", formats, 0) == 1)));
     }
     ht_embeddings_free(e);
