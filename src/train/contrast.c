@@ -25,6 +25,10 @@ static ht_digest digest_of(const ht_train_batch *b, int32_t q) {
 
 ht_status ht_contrast_check_model(const ht_model *m, ht_error *err) {
     const ht_pooling pooling = ht_model_pooling(m);
+    const char *module = m->modules.dense.n ? "Dense" : m->modules.unsupported;
+    if (*module)
+        return ht_fail(err, HT_ERR_UNSUPPORTED,
+                       "the checkpoint has a module `%s` after its pooling; models without one are trained", module);
     if (pooling == HT_POOLING_MEAN || pooling == HT_POOLING_CLS || pooling == HT_POOLING_LAST) return HT_OK;
     return ht_fail(err, HT_ERR_UNSUPPORTED,
                    "the checkpoint's pooling is `%s`; models with last, mean and cls are trained", m->config->pooling);
