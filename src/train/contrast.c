@@ -185,25 +185,25 @@ typedef struct ranked_text {
     int64_t candidate; /* of a candidate, its number among different texts */
 } ranked_text;
 
-struct ht_ranking {
+struct ht_held_out {
     int64_t n, capacity, hidden;
     ranked_text *text; /* [n] */
     float *vector;     /* [n, hidden] */
 };
 
-ht_status ht_ranking_new(ht_ranking **out, ht_error *err) {
+ht_status ht_held_out_new(ht_held_out **out, ht_error *err) {
     *out = calloc(1, sizeof **out);
     return *out ? HT_OK : ht_fail_memory(err, sizeof **out, "an evaluation");
 }
 
-void ht_ranking_free(ht_ranking *r) {
+void ht_held_out_free(ht_held_out *r) {
     if (!r) return;
     free(r->text);
     free(r->vector);
     free(r);
 }
 
-static ht_status reserve(ht_ranking *r, int64_t n, ht_error *err) {
+static ht_status reserve(ht_held_out *r, int64_t n, ht_error *err) {
     if (n <= r->capacity) return HT_OK;
     const size_t capacity = (size_t)ht_max_i64(n, 2 * r->capacity);
     if (!HT_RESIZE(r->text, capacity) || !HT_RESIZE(r->vector, capacity * (size_t)r->hidden))
@@ -212,7 +212,8 @@ static ht_status reserve(ht_ranking *r, int64_t n, ht_error *err) {
     return HT_OK;
 }
 
-ht_status ht_ranking_add(ht_ranking *r, const ht_train_batch *b, const float *vectors, int64_t hidden, ht_error *err) {
+ht_status ht_held_out_add(ht_held_out *r, const ht_train_batch *b, const float *vectors, int64_t hidden,
+                          ht_error *err) {
     r->hidden = hidden;
     ht_status status = reserve(r, r->n + b->n_seq, err);
     if (status) return status;
@@ -233,7 +234,7 @@ static int by_text(const void *x, const void *y) {
 
 /* The texts of a ranking: different candidates, and anchors, of which equal ones follow each other. */
 typedef struct ranks {
-    const ht_ranking *r;
+    const ht_held_out *r;
     ranked_text *anchor; /* [n_anchors] */
     int64_t *candidate;  /* [n] number of a candidate, by its text's index */
     int64_t *vector;     /* [n_candidates] index of a candidate's vector */
@@ -255,7 +256,7 @@ static void free_ranks(ranks *k) {
 
 /* Sorts the texts and numbers the different candidates. */
 static void find_candidates(ranks *k, ranked_text *sorted) {
-    const ht_ranking *r = k->r;
+    const ht_held_out *r = k->r;
     const ranked_text *before = NULL;
     qsort(sorted, (size_t)r->n, sizeof *sorted, by_text);
     for (int64_t i = 0; i < r->n; i++) {
@@ -269,7 +270,7 @@ static void find_candidates(ranks *k, ranked_text *sorted) {
     }
 }
 
-static float *gather(const ht_ranking *r, const int64_t *index, const ranked_text *text, int64_t n) {
+static float *gather(const ht_held_out *r, const int64_t *index, const ranked_text *text, int64_t n) {
     const size_t row = (size_t)r->hidden;
     float *out = malloc(((size_t)n * row + 1) * sizeof *out);
     for (int64_t i = 0; out && i < n; i++)
@@ -277,7 +278,7 @@ static float *gather(const ht_ranking *r, const int64_t *index, const ranked_tex
     return out;
 }
 
-static ht_status make_ranks(const ht_ranking *r, ranks *k, ht_error *err) {
+static ht_status make_ranks(const ht_held_out *r, ranks *k, ht_error *err) {
     const size_t n = (size_t)r->n + 1;
     *k = (ranks){.r = r};
     ranked_text *sorted = malloc(n * sizeof *sorted);
@@ -326,7 +327,7 @@ static int64_t rank_of(const ranks *k, int64_t i, const float *score) {
     return ahead + 1;
 }
 
-ht_status ht_ranking_measure(const ht_ranking *r, ht_stream *stream, ht_retrieval *out, ht_error *err) {
+ht_status ht_held_out_measure(const ht_held_out *r, ht_stream *stream, ht_retrieval *out, ht_error *err) {
     enum { DEPTH = 10 };
     ranks k;
     ht_status status = make_ranks(r, &k, err);

@@ -20,13 +20,13 @@ ht_array *ht_contrast_losses(ht_scope *s, const ht_train_batch *batch, ht_array 
 /* ---- retrieval ---- */
 
 /* Texts of several batches with their vectors. */
-typedef struct ht_ranking ht_ranking;
-ht_status ht_ranking_new(ht_ranking **out, ht_error *err);
-void ht_ranking_free(ht_ranking *r); /* NULL is fine */
+typedef struct ht_held_out ht_held_out;
+ht_status ht_held_out_new(ht_held_out **out, ht_error *err);
+void ht_held_out_free(ht_held_out *r); /* NULL is fine */
 /* Adds the texts of a batch with their vectors, f32 [n_seq, hidden] on the host. */
-ht_status ht_ranking_add(ht_ranking *r, const ht_train_batch *batch, const float *vectors, int64_t hidden,
-                         ht_error *err);
+ht_status ht_held_out_add(ht_held_out *r, const ht_train_batch *batch, const float *vectors, int64_t hidden,
+                          ht_error *err);
 /* Ranks all candidates for each anchor. */
-ht_status ht_ranking_measure(const ht_ranking *r, ht_stream *stream, ht_retrieval *out, ht_error *err);
+ht_status ht_held_out_measure(const ht_held_out *r, ht_stream *stream, ht_retrieval *out, ht_error *err);
 
 #endif

@@ -520,7 +520,7 @@ ht_status ht_trainer_step(ht_trainer *t, ht_train_step *out, ht_error *err) {
 
 /* Adds the vectors of a batch's texts to the ranking and returns their losses; NULL on failure. */
 static ht_array *rank_batch(const ht_trainer *t, ht_scope *s, const ht_train_batch *batch, const ht_adapters *adapters,
-                            ht_ranking *ranking, ht_status *status, ht_error *err) {
+                            ht_held_out *ranking, ht_status *status, ht_error *err) {
     ht_array *vectors = ht_model_vectors(s, t->m, batch, adapters, false);
     *status = ht_scope_status(s, err);
     if (*status) return NULL;
@@ -528,12 +528,12 @@ static ht_array *rank_batch(const ht_trainer *t, ht_scope *s, const ht_train_bat
     const size_t bytes = (size_t)(batch->n_seq * hidden) * sizeof(float);
     float *values = malloc(bytes);
     *status = values ? ht_array_read(s, vectors, values, bytes, err) : ht_fail_memory(err, bytes, "an evaluation");
-    if (!*status) *status = ht_ranking_add(ranking, batch, values, hidden, err);
+    if (!*status) *status = ht_held_out_add(ranking, batch, values, hidden, err);
     free(values);
     return *status ? NULL : ht_contrast_losses(s, batch, vectors);
 }
 
-static ht_status evaluate_batch(const ht_trainer *t, const ht_train_batch *batch, ht_ranking *ranking, double *sum,
+static ht_status evaluate_batch(const ht_trainer *t, const ht_train_batch *batch, ht_held_out *ranking, double *sum,
                                 ht_error *err) {
     ht_scope *s = ht_scope_new(t->m->stream);
     if (!s) return ht_fail_memory(err, sizeof *s, "an evaluation");
@@ -552,7 +552,7 @@ static ht_status evaluate_batch(const ht_trainer *t, const ht_train_batch *batch
     return status;
 }
 
-static ht_status evaluate_batches(const ht_trainer *t, ht_ranking *ranking, double *loss, ht_error *err) {
+static ht_status evaluate_batches(const ht_trainer *t, ht_held_out *ranking, double *loss, ht_error *err) {
     double sum = 0;
     int64_t n = 0;
     for (int64_t i = 0; i < t->held_out_batches; i++) {
@@ -568,14 +568,14 @@ static ht_status evaluate_batches(const ht_trainer *t, ht_ranking *ranking, doub
 }
 
 ht_status ht_trainer_evaluate(ht_trainer *t, double *loss, ht_error *err) {
-    ht_ranking *ranking = NULL;
+    ht_held_out *ranking = NULL;
     ht_retrieval retrieval = {0};
     *loss = 0;
     if (!t->valid.data) return ht_fail(err, HT_ERR_ARGUMENT, "there are no held-out samples to evaluate on");
-    ht_status status = t->o.method == HT_METHOD_EMBED ? ht_ranking_new(&ranking, err) : HT_OK;
+    ht_status status = t->o.method == HT_METHOD_EMBED ? ht_held_out_new(&ranking, err) : HT_OK;
     if (!status) status = evaluate_batches(t, ranking, loss, err);
-    if (!status && ranking) status = ht_ranking_measure(ranking, t->m->stream, &retrieval, err);
-    ht_ranking_free(ranking);
+    if (!status && ranking) status = ht_held_out_measure(ranking, t->m->stream, &retrieval, err);
+    ht_held_out_free(ranking);
     if (!status) t->retrieval = retrieval;
     return status;
 }

@@ -261,13 +261,13 @@ static ht_retrieval rank_points(const point *p, int n) {
         memcpy(vectors[i], p[i].at, sizeof vectors[i]);
     }
     start[n] = n;
-    ht_ranking *r;
+    ht_held_out *r;
     ht_retrieval out;
     const ht_train_batch b = {.n_tok = n, .n_seq = n, .id = id, .pos = pos, .seq_start = start, .match = match};
-    assert_works(ht_ranking_new, &r);
-    assert_works(ht_ranking_add, r, &b, vectors[0], AXES);
-    assert_works(ht_ranking_measure, r, encoder->stream, &out);
-    ht_ranking_free(r);
+    assert_works(ht_held_out_new, &r);
+    assert_works(ht_held_out_add, r, &b, vectors[0], AXES);
+    assert_works(ht_held_out_measure, r, encoder->stream, &out);
+    ht_held_out_free(r);
     return out;
 }
 
