@@ -463,7 +463,7 @@ static ht_status check_modules(const ht_checkpoint_files *c, const ht_config *co
         char name[64];
         ht_checkpoint_tensor_at(c, i, &t);
         snprintf(name, sizeof name, "%.*s", (int)(t.name_len < 63 ? t.name_len : 63), t.name);
-        if (ht_modules_has(name))
+        if (ht_modules_has(config, name))
             return ht_fail(err, HT_ERR_UNSUPPORTED, "the tensor `%s` cannot be converted to a directory", name);
     }
     if (*config->pooling)

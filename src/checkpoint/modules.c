@@ -345,11 +345,13 @@ static ht_status read_max_tokens(reading *r, ht_error *err) {
 
 /* ---- classifiers ---- */
 
-bool ht_modules_has(const char *name) {
-    return !strncmp(name, "dense_2.", 8) || !strncmp(name, "dense_3.", 8) || !strncmp(name, "cls.", 4);
+bool ht_modules_has(const ht_config *config, const char *name) {
+    if (!strncmp(name, "dense_2.", 8) || !strncmp(name, "dense_3.", 8)) return true;
+    return !config->two_sided && !strncmp(name, "cls.", 4);
 }
 
-/* Classifiers as files name them: a hidden layer, if there is one, and the output. */
+/* Classifiers of decoders as files name them: a hidden layer, if there is one, and the output. Those of text encoders
+ * are weights of their families (models/label_head.h). */
 static const struct {
     bool gguf;
     const char *hidden, *output;
@@ -360,7 +362,7 @@ static ht_status read_classifier(reading *r, ht_error *err) {
     ht_status status = HT_OK;
     ht_stored_tensor output;
     char name[64];
-    for (size_t i = 0; !status && i < sizeof classifiers / sizeof *classifiers; i++) {
+    for (size_t i = 0; !r->config->two_sided && !status && i < sizeof classifiers / sizeof *classifiers; i++) {
         snprintf(name, sizeof name, "%s.weight", classifiers[i].output);
         if (classifiers[i].gguf != (r->c->gguf != NULL) || !ht_checkpoint_find(r->c, name, &output) ||
             output.n_dims != 2)

@@ -57,6 +57,6 @@ void ht_modules_free(ht_modules *m);
 /* The pooling of a directory, a name of ht_config.pooling: "several" if it combines more than one, "" without. */
 ht_status ht_modules_pooling(const ht_checkpoint_files *c, const char **out, ht_error *err);
 /* Whether the tensor of a GGUF file belongs to these modules. */
-bool ht_modules_has(const char *name);
+bool ht_modules_has(const ht_config *config, const char *name);
 
 #endif

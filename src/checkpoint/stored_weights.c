@@ -874,7 +874,7 @@ static ht_status check_unused(const walk *w, bool notes) {
         char name[512];
         snprintf(name, sizeof name, "%.*s", (int)ht_min_size(c->stored[i].name_len, sizeof name - 1),
                  c->stored[i].name);
-        if (w->used[i] || is_expected(name) || (c->gguf && ht_modules_has(name))) continue;
+        if (w->used[i] || is_expected(name) || (c->gguf && ht_modules_has(w->config, name))) continue;
         if (is_of_tower(c, name))
             n_towers++;
         else if (!ht_contains_any(name, prediction) && is_missed(c, w->config, name))
