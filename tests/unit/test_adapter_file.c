@@ -196,6 +196,25 @@ static void names_of_releases(void **state) {
     ht_model_free(m);
 }
 
+/* A module whose name means different weights in different families keeps it until the model is known. */
+static void ambiguous_names_stay(void **state) {
+    (void)state;
+    ht_model *m = load_model("../families/phimoe");
+    ht_adapter *a = make_adapter(m, 3, 2), *read;
+    const char *path = scratch_path("release"), *again = scratch_path("again");
+    save(a, m, path, HT_ADAPTER_PEFT);
+    rename_tensors(path, "mlp.router.", "block_sparse_moe.gate.");
+    read = load(path, NULL);
+    assert_non_null(ht_adapter_find(read, "model.layers.0.block_sparse_moe.gate"));
+    save(read, NULL, again, HT_ADAPTER_PEFT);
+    ht_adapter_free(read);
+    read = load(again, m);
+    check_equal(a, read);
+    ht_adapter_free(read);
+    ht_adapter_free(a);
+    ht_model_free(m);
+}
+
 /* Pairs with ranks and scales of their own come out with one of each, and mean the same. */
 static void one_rank_and_scale(void **state) {
     (void)state;
@@ -655,6 +674,7 @@ int main(void) {
         TRAVEL("gemma4-k-is-v-f16-shards"),
         in_scratch(every_family),
         in_scratch(names_of_releases),
+        in_scratch(ambiguous_names_stay),
         in_scratch(one_rank_and_scale),
         in_scratch(orientation_is_of_the_format),
         in_scratch(peft_scales),
