@@ -175,7 +175,7 @@ class Ollama(PlainTest):
             self.server.post(path, model="tiny", keep_alive="0s", **body)
             self.assertEqual(self.server.get("/api/ps").json["models"], [], "a model was loaded to be unloaded")
         self.assertEqual(self.chat(keep_alive=-1, options={"num_predict": 1}).status, 200)
-        self.assertEqual(self.chat(keep_alive=0, options={"num_predict": 1}).lines[-1]["done_reason"], "length")
+        self.assertEqual(self.chat(keep_alive=0, options={"num_predict": 1, "seed": 3}).lines[-1]["done_reason"], "length")
         while self.server.get("/api/ps").json["models"]:
             pass
         self.refused(self.chat(keep_alive="soon"), 400, "keep_alive")
