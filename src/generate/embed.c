@@ -256,15 +256,7 @@ static ht_status compute(embedder *e, ht_error *err) {
                                     .adapter_scales = e->o.adapter_scales,
                                     .n_adapters = e->o.n_adapters,
                                     .hidden = true};
-    ht_prefill *p = NULL;
-    ht_status status;
-    if (e->model->config->two_sided)
-        status = ht_encode(e->model, &how, e->sequence, e->n_entries, &calls, e->o.cancel, err);
-    else {
-        status = ht_prefill_new(e->model, &how, &p, err);
-        if (!status) status = ht_prefill_run(p, e->sequence, e->n_entries, &calls, e->o.cancel, err);
-        ht_prefill_free(p);
-    }
+    const ht_status status = ht_compute_sequences(e->model, &how, e->sequence, e->n_entries, &calls, e->o.cancel, err);
     if (status != HT_ERR_CANCELLED) return status;
     return ht_fail(err, status, "cancelled after %zu of %zu text%s", e->done, e->n, ht_plural(e->n));
 }
