@@ -209,23 +209,12 @@ static bool has_window(const ht_config *c) {
     return f && f->gguf;
 }
 
-/* A text encoder; readers count the names of its head's scores. */
+/* A text encoder. */
 static void set_encoder(writer *w) {
     const ht_config *c = w->config;
     set(w, "attention.causal", ht_gguf_bool(false));
     if (c->n_token_types) ht_document_set(&w->metadata, HT_GGUF_TOKEN_TYPES, ht_gguf_u32(c->n_token_types));
-    if (!c->n_labels) return;
-    const ht_json *names = ht_json_object_get(w->config_file, "id2label");
-    ht_json *labels = ht_json_new_array();
-    for (int64_t i = 0; i < c->n_labels; i++) {
-        char key[24], label[32];
-        snprintf(key, sizeof key, "%lld", (long long)i);
-        snprintf(label, sizeof label, "LABEL_%lld", (long long)i);
-        const char *name = ht_json_string_value(ht_json_object_get(names, key));
-        ht_list_append(&labels, ht_json_string(name ? name : label));
-    }
-    set(w, "classifier.output_labels", labels);
-    set_i64(w, "classifier.pooling_type", c->label_mean ? 1 : 2);
+    if (c->n_labels) set_i64(w, "classifier.pooling_type", c->label_mean ? 1 : 2);
 }
 
 static void set_config(writer *w) {
@@ -374,6 +363,20 @@ static void set_specials(writer *w) {
     set_id(w, "tokenizer.ggml.mask_token_id", find_id(w, "mask_token", "mask_token_id"));
 }
 
+/* The names of a head's scores, which readers count. */
+static void set_labels(writer *w) {
+    const ht_json *names = ht_json_object_get(w->config_file, "id2label");
+    ht_json *labels = ht_json_new_array();
+    for (int64_t i = 0; i < w->config->n_labels; i++) {
+        char key[24], label[32];
+        snprintf(key, sizeof key, "%lld", (long long)i);
+        snprintf(label, sizeof label, "LABEL_%lld", (long long)i);
+        const char *name = ht_json_string_value(ht_json_object_get(names, key));
+        ht_list_append(&labels, ht_json_string(name ? name : label));
+    }
+    set(w, "classifier.output_labels", labels);
+}
+
 /* ---- chat templates ---- */
 
 /* Sets tokenizer.chat_template.NAME; names in GGUF consist of letters, digits and underscores. */
@@ -449,6 +452,7 @@ static ht_status set_tokenizer(writer *w, const ht_checkpoint_files *c, const ht
                                         w->metadata.object, err);
     if (status) return status;
     set_specials(w);
+    if (w->config->n_labels) set_labels(w);
     set_templates(w);
     return w->metadata.status;
 }
