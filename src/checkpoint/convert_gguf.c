@@ -476,13 +476,14 @@ static ht_json *name_of(const ht_checkpoint_files *c, const ht_config *config) {
 
 /* Sets the pooling. Dense layers would be missing in the file; prompts are only for sentence-transformers. */
 static ht_status set_modules(writer *w, const ht_checkpoint_files *c, ht_error *err) {
-    static const char *const poolings[] = {"none", "mean", "cls", "last"};
+    static const char *const poolings[] = {"none", "mean", "cls", "last", "rank"};
+    enum { POOLINGS = sizeof poolings / sizeof *poolings };
     const char *pooling = w->config->pooling;
     int type = 0;
     ht_modules m;
     ht_status status = ht_modules_read(c, w->config, &m, err);
-    while (type < 4 && strcmp(poolings[type], pooling) != 0) type++;
-    if (!status && *pooling && type == 4)
+    while (type < POOLINGS && strcmp(poolings[type], pooling) != 0) type++;
+    if (!status && *pooling && type == POOLINGS)
         status = ht_fail(err, HT_ERR_UNSUPPORTED, "GGUF has no pooling `%s`", pooling);
     if (!status && (m.dense.n || *m.unsupported || m.skips_prompt))
         status = ht_fail(err, HT_ERR_UNSUPPORTED, "its modules after the transformer cannot be converted to GGUF");

@@ -293,7 +293,8 @@ static ht_status choose_pooling(embedder *e, ht_error *err) {
     if (e->o.pooling == HT_POOLING_MODEL) e->o.pooling = ht_model_pooling(e->model);
     if (e->o.pooling == HT_POOLING_MODEL)
         return ht_fail(err, HT_ERR_UNSUPPORTED,
-                       "the checkpoint's pooling is `%s`, which is not supported; choose one: last, mean or cls", own);
+                       "the checkpoint's pooling is `%s`, which %s; choose one: last, mean or cls", own,
+                       strcmp(own, "rank") ? "is not supported" : "gives scores for reranking, not embeddings");
     /* Dense layers are for pooled vectors, or for tokens in models that do not pool at all. */
     if (e->o.pooling != HT_POOLING_NONE || ht_pooling_named(own) == HT_POOLING_NONE) e->dense = e->model->modules.dense;
     return HT_OK;
