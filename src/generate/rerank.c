@@ -127,18 +127,26 @@ static ht_status choose_tokens(reranker *r, ht_error *err) {
     return status ? status : find_token(r->model, "no", &r->no, err);
 }
 
+static ht_status choose_label_head(reranker *r, ht_error *err) {
+    const ht_status status = ht_label_head_need(r->model, err);
+    const int64_t labels = r->model->config->n_labels;
+    if (status) return status;
+    if (labels != 1)
+        return ht_fail(err, HT_ERR_UNSUPPORTED, "the model's classification head has %lld labels; rerankers have one",
+                       (long long)labels);
+    if (!ht_label_head_is_whole(r->model))
+        return ht_fail(err, HT_ERR_UNSUPPORTED,
+                       "the file lacks the matrix `cls.weight` of its classification head, BERT's pooler: its scores "
+                       "would be wrong; use the original, or a file that `hearth convert` has made of it");
+    r->scorer = LABEL_HEAD;
+    r->pooling = r->model->config->label_mean ? HT_POOLING_MEAN : HT_POOLING_CLS;
+    return HT_OK;
+}
+
 static ht_status choose_scorer(reranker *r, ht_error *err) {
     const ht_modules *m = &r->model->modules;
-    const ht_config *config = r->model->config;
-    const int64_t outputs = config->two_sided ? config->n_labels : ht_dense_width(&m->classifier, 0);
-    if (config->two_sided) {
-        r->scorer = LABEL_HEAD;
-        r->pooling = config->label_mean ? HT_POOLING_MEAN : HT_POOLING_CLS;
-        const ht_status status = ht_label_head_need(r->model, err);
-        if (status || outputs == 1) return status;
-        return ht_fail(err, HT_ERR_UNSUPPORTED, "the model's classification head has %lld labels; rerankers have one",
-                       (long long)outputs);
-    }
+    const int64_t outputs = ht_dense_width(&m->classifier, 0);
+    if (r->model->config->two_sided) return choose_label_head(r, err);
     if (!m->classifier.n) return choose_tokens(r, err);
     r->scorer = CLASSIFIER;
     r->pooling = HT_POOLING_LAST; /* a decoder's last token has attended to all others */
