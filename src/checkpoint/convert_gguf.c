@@ -350,7 +350,7 @@ static void set_endings(writer *w) {
     size_t n = 0;
     int32_t first = w->t && w->t->eos >= 0 && w->t->eos < c->vocab ? w->t->eos : -1;
     if (first >= 0) set_id(w, keys[n++], first);
-    /* Of a text encoder, the token that ends its texts. */
+    /* The token that ends a text encoder's texts stays. */
     if (first < 0 && ht_json_object_get(w->metadata.object, keys[0])) return;
     for (int i = 0; i < c->n_eos && n < sizeof keys / sizeof *keys; i++)
         if (c->eos[i] != first) set_id(w, keys[n++], c->eos[i]);

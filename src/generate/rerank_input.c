@@ -185,7 +185,7 @@ static ht_status encode(const ht_rerank_input *in, const char *document, ht_enco
     return in->prompt ? encode_prompt(in, document, out, err) : encode_pair(in, document, out, err);
 }
 
-/* Drops tokens from the end of a document: those before the ones that follow every document. */
+/* Drops tokens from the end of a document, before the tokens that follow every document. */
 static ht_status truncate(ht_rerank_input *in, ht_encoding *e, bool *truncated, ht_error *err) {
     const ht_encoding *without = &in->without;
     size_t before = 0, after = 0, most = in->truncate ? (size_t)in->model->context : SIZE_MAX;
