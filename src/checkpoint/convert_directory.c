@@ -433,6 +433,13 @@ static ht_status add_templates(converter *v, ht_document *d) {
     return d->status ? d->status : add_text(v, "chat_template.jinja", strdup(own));
 }
 
+/* Versions of the class differ in whether a model gets token types. */
+static void set_inputs(const converter *v, ht_document *d) {
+    ht_json *names = ht_json_pack("[s, s]", "input_ids", "attention_mask");
+    if (v->config->n_token_types > 1) ht_list_append(&names, ht_json_string("token_type_ids"));
+    ht_document_set(d, "model_input_names", names);
+}
+
 static ht_status add_tokenizer_config(converter *v) {
     const ht_tokenizer *t = v->t;
     ht_document d = {ht_json_new_object(), documents, HT_OK, v->err};
@@ -447,6 +454,7 @@ static ht_status add_tokenizer_config(converter *v) {
     ht_document_set(&d, "clean_up_tokenization_spaces", ht_json_boolean(false));
     ht_document_set(&d, "model_max_length", ht_json_integer(v->config->context));
     ht_document_set(&d, "added_tokens_decoder", added_decoder(v));
+    if (v->config->two_sided) set_inputs(v, &d);
     if (!d.status) d.status = add_templates(v, &d);
     return add_document(v, "tokenizer_config.json", &d);
 }
