@@ -167,6 +167,17 @@ static void check_label(const char *directory, const char *name) {
     ht_json_decref(config);
 }
 
+/* Readers give a model token types if the tokenizer's configuration says so. */
+static void check_inputs(const char *directory, bool types) {
+    char path[1024];
+    snprintf(path, sizeof path, "%s/tokenizer_config.json", directory);
+    ht_json *config = json_file(path);
+    const ht_json *names = ht_json_object_get(config, "model_input_names");
+    assert_int_equal(ht_json_array_size(names), types ? 3 : 2);
+    if (types) assert_string_equal(ht_json_string_value(ht_json_array_get(names, 2)), "token_type_ids");
+    ht_json_decref(config);
+}
+
 /* A directory as GGUF and back, and in types that round its weights, which Q8_0 holds exactly. */
 static void check_conversions(void **state) {
     const char *name = *state;
@@ -182,6 +193,7 @@ static void check_conversions(void **state) {
     assert_works(ht_convert, gguf, back, OPTIONS_AT(ht_convert_options, with.container = HT_CONTAINER_SAFETENSORS));
     check_converted(back, &g, 1e-4);
     check_label(back, label);
+    check_inputs(back, !strcmp(name, "bert"));
     assert_works(ht_convert, directory, q8, OPTIONS_AT(ht_convert_options, with.type = "Q8_0"));
     check_converted(q8, &g, 1e-4);
     assert_works(ht_convert, gguf, q4, OPTIONS_AT(ht_convert_options, with.type = "Q4_K_M"));
@@ -226,6 +238,23 @@ UNIT_TEST(refusals) {
     ht_model_free(m);
 }
 
+/* ModernBERT's head has GELU. */
+UNIT_TEST(activations_of_the_head) {
+    static const char stated[] = "\"classifier_activation\": \"gelu\"";
+    const ht_config_hints hints = {.has_tensors = true, .n_labels = 1}, no_head = {.has_tensors = true};
+    ht_config config;
+    size_t n;
+    char *text = file_bytes(RERANKERS "modernbert/config.json", &n), *at = memmem(text, n, stated, sizeof stated - 1);
+    const ht_json_text json = {text, n};
+    assert_non_null(at);
+    assert_works(ht_config_from_json, json, (ht_json_text){0}, &hints, &config);
+    memcpy(at + sizeof stated - 6, "relu", 4);
+    assert_fails(HT_ERR_UNSUPPORTED, "`classifier_activation` is `relu`; only gelu is supported", ht_config_from_json,
+                 json, (ht_json_text){0}, &hints, &config);
+    assert_works(ht_config_from_json, json, (ht_json_text){0}, &no_head, &config);
+    free(text);
+}
+
 /* A query that fills the context leaves nothing for a document, truncated or not. */
 UNIT_TEST(long_queries) {
     static const char *const documents[] = {"a text", ""};
@@ -267,9 +296,9 @@ static char *const names[] = {"bert", "xlm_roberta", "xlm_roberta.gguf", "modern
 
 int main(void) {
     enum { NAMES = sizeof names / sizeof *names };
-    struct CMUnitTest tests[3 + 2 * NAMES] = {cmocka_unit_test(refusals), cmocka_unit_test(long_queries),
-                                              cmocka_unit_test(token_types)};
-    size_t n = 3;
+    struct CMUnitTest tests[4 + 2 * NAMES] = {cmocka_unit_test(refusals), cmocka_unit_test(long_queries),
+                                              cmocka_unit_test(token_types), cmocka_unit_test(activations_of_the_head)};
+    size_t n = 4;
     for (size_t i = 0; i < NAMES; i++) {
         tests[n++] = (struct CMUnitTest){names[i], check_golden, NULL, NULL, names[i]};
         if (!strchr(names[i], '.'))
