@@ -272,6 +272,33 @@ UNIT_TEST(long_queries) {
     ht_model_free(m);
 }
 
+/* A document cannot end its place: special tokens in it are text. */
+UNIT_TEST(special_tokens_are_text) {
+    static const char *const model[] = {"bert", "xlm_roberta.gguf", "modernbert"}, *const texts[] = {"a [SEP] b",
+                                                                                                     "a </s> b",
+                                                                                                     "a [SEP] b"};
+    for (size_t i = 0; i < 3; i++) {
+        ht_model *m = load_golden(model[i], cpu_device);
+        const ht_rerank_input in = {.model = m, .query = texts[i]};
+        ht_rerank_input both[] = {in, in};
+        ht_encoding e, plain;
+        bool truncated;
+        both[1].query = "a";
+        assert_works(ht_rerank_input_encode, &both[0], texts[i], &e, &truncated);
+        assert_works(ht_rerank_input_encode, &both[1], "b", &plain, &truncated);
+        size_t ends = 0, wanted = 0;
+        const int32_t end = plain.ids[plain.n - 1];
+        for (size_t k = 0; k < e.n; k++) ends += e.ids[k] == end;
+        for (size_t k = 0; k < plain.n; k++) wanted += plain.ids[k] == end;
+        assert_int_equal(ends, wanted);
+        assert_true(e.n > plain.n + 2);
+        ht_encoding_free(&e);
+        ht_encoding_free(&plain);
+        for (int k = 0; k < 2; k++) ht_rerank_input_close(&both[k]);
+        ht_model_free(m);
+    }
+}
+
 /* Types of the tokenizer that the model has no rows for. */
 UNIT_TEST(token_types) {
     golden g = read_golden("bert");
@@ -296,9 +323,10 @@ static char *const names[] = {"bert", "xlm_roberta", "xlm_roberta.gguf", "modern
 
 int main(void) {
     enum { NAMES = sizeof names / sizeof *names };
-    struct CMUnitTest tests[4 + 2 * NAMES] = {cmocka_unit_test(refusals), cmocka_unit_test(long_queries),
-                                              cmocka_unit_test(token_types), cmocka_unit_test(activations_of_the_head)};
-    size_t n = 4;
+    struct CMUnitTest tests[5 + 2 * NAMES] = {cmocka_unit_test(refusals), cmocka_unit_test(long_queries),
+                                              cmocka_unit_test(token_types), cmocka_unit_test(activations_of_the_head),
+                                              cmocka_unit_test(special_tokens_are_text)};
+    size_t n = 5;
     for (size_t i = 0; i < NAMES; i++) {
         tests[n++] = (struct CMUnitTest){names[i], check_golden, NULL, NULL, names[i]};
         if (!strchr(names[i], '.'))
