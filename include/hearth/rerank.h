@@ -19,7 +19,8 @@ extern "C" {
 typedef struct ht_rerank_options {
     size_t size; /* of the struct, set by ht_rerank_options_init */
     /* The task that makes a document relevant, for decoders whose prompt states it. Default NULL: the checkpoint's
-     * default prompt (config_sentence_transformers.json), else the sentence of the prompt. */
+     * default prompt (config_sentence_transformers.json), else the sentence of the prompt. Encoders have that prompt
+     * before the query. */
     const char *instruction;
     ht_adapter *const *adapters; /* [n_adapters], as ht_session_set_adapters; default none */
     const float *adapter_scales; /* NULL: 1 each */

@@ -97,8 +97,9 @@ static bool has_role(const ht_chat_template *t, const char *role) {
     return ht_chat_template_mentions(t, quoted);
 }
 
-/* The checkpoint's default prompt is the instruction, as for sentence-transformers; NULL: none. */
-static const char *default_instruction(const ht_modules *m) {
+/* sentence-transformers has the text of the checkpoint's default prompt as the instruction of decoders, and before the
+ * query of encoders; NULL: none. */
+static const char *default_prompt(const ht_modules *m) {
     for (size_t i = 0; m->default_prompt && i < m->n_prompts; i++)
         if (!strcmp(m->prompt[i].name, m->default_prompt)) return m->prompt[i].text;
     return NULL;
@@ -123,7 +124,7 @@ static ht_status choose_prompt(ht_rerank_input *in, ht_error *err) {
                        "document, and %s models have none in common",
                        in->model->architecture);
     const bool instructs = !status && has_role(in->prompt, "system");
-    if (instructs && !in->instruction) in->instruction = default_instruction(m);
+    if (instructs && !in->instruction) in->instruction = default_prompt(m);
     if (!status && in->instruction && !instructs)
         status = ht_fail(err, HT_ERR_UNSUPPORTED, "the model's prompt for reranking takes no instruction");
     return status;
@@ -206,14 +207,22 @@ static ht_status truncate(ht_rerank_input *in, ht_encoding *e, bool *truncated, 
 
 ht_status ht_rerank_input_open(ht_rerank_input *in, ht_error *err) {
     if (!in->model->config->two_sided) return choose_prompt(in, err);
-    if (!in->instruction) return HT_OK;
-    return ht_fail(err, HT_ERR_UNSUPPORTED,
-                   "the model reads a query and a document alone: text encoders take no instruction for reranking");
+    if (in->instruction)
+        return ht_fail(err, HT_ERR_UNSUPPORTED,
+                       "the model reads a query and a document alone: text encoders take no instruction for reranking");
+    const char *before = default_prompt(&in->model->modules);
+    if (!before) return HT_OK;
+    ht_text query = {0};
+    ht_text_append_str(&query, before);
+    ht_text_append_str(&query, in->query);
+    in->query = in->own_query = query.data;
+    return query.failed ? ht_fail_memory(err, query.len, "a query") : HT_OK;
 }
 
 void ht_rerank_input_close(ht_rerank_input *in) {
     ht_encoding_free(&in->without);
     ht_chat_template_free(in->own_prompt);
+    free(in->own_query);
 }
 
 ht_status ht_rerank_input_encode(ht_rerank_input *in, const char *document, ht_encoding *out, bool *truncated,

@@ -17,6 +17,7 @@ typedef struct ht_rerank_input {
     /* Results of ht_rerank_input_open. */
     const ht_chat_template *prompt; /* NULL: a pair of texts */
     ht_chat_template *own_prompt;   /* the same, if it was made for this call */
+    char *own_query;                /* `query` after the checkpoint's prompt; NULL: there is none */
     ht_encoding without;            /* the query with an empty document; made for the first limit */
 } ht_rerank_input;
 

@@ -255,6 +255,27 @@ UNIT_TEST(activations_of_the_head) {
     free(text);
 }
 
+/* The checkpoint's default prompt begins the query. */
+UNIT_TEST(default_prompts) {
+    static const char *const documents[] = {"a text"};
+    ht_model *m = load_golden("bert", cpu_device);
+    ht_modules *modules = &m->modules;
+    ht_ranking *plain, *whole, *prompted;
+    assert_works(ht_rerank, m, "the head", documents, 1, NULL, &plain);
+    assert_works(ht_rerank, m, "find: the head", documents, 1, NULL, &whole);
+    modules->prompt = calloc(1, sizeof *modules->prompt);
+    modules->n_prompts = 1;
+    *modules->prompt = (ht_named_prompt){strdup("query"), strdup("find: ")};
+    modules->default_prompt = modules->prompt->name;
+    assert_works(ht_rerank, m, "the head", documents, 1, NULL, &prompted);
+    assert_true(prompted->documents[0].logit == whole->documents[0].logit);
+    assert_true(prompted->documents[0].logit != plain->documents[0].logit);
+    ht_ranking_free(plain);
+    ht_ranking_free(whole);
+    ht_ranking_free(prompted);
+    ht_model_free(m);
+}
+
 /* A query that fills the context leaves nothing for a document, truncated or not. */
 UNIT_TEST(long_queries) {
     static const char *const documents[] = {"a text", ""};
@@ -323,10 +344,13 @@ static char *const names[] = {"bert", "xlm_roberta", "xlm_roberta.gguf", "modern
 
 int main(void) {
     enum { NAMES = sizeof names / sizeof *names };
-    struct CMUnitTest tests[5 + 2 * NAMES] = {cmocka_unit_test(refusals), cmocka_unit_test(long_queries),
-                                              cmocka_unit_test(token_types), cmocka_unit_test(activations_of_the_head),
-                                              cmocka_unit_test(special_tokens_are_text)};
-    size_t n = 5;
+    struct CMUnitTest tests[6 + 2 * NAMES] = {cmocka_unit_test(refusals),
+                                              cmocka_unit_test(long_queries),
+                                              cmocka_unit_test(token_types),
+                                              cmocka_unit_test(activations_of_the_head),
+                                              cmocka_unit_test(special_tokens_are_text),
+                                              cmocka_unit_test(default_prompts)};
+    size_t n = 6;
     for (size_t i = 0; i < NAMES; i++) {
         tests[n++] = (struct CMUnitTest){names[i], check_golden, NULL, NULL, names[i]};
         if (!strchr(names[i], '.'))
