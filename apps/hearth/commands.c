@@ -47,10 +47,11 @@ const command command_table[] = {
      "named, and the others go on.",
      FOR_EMBED, true, -1, embed_command},
     {"Run", "rerank", "MODEL --query TEXT --documents FILE", "Sort documents by their relevance to a query.",
-     "MODEL is a reranker. A line of FILE is a document. If FILE ends in .jsonl or its first line begins with {, lines "
-     "are JSON objects with \"text\"; an \"id\" is repeated in the result, other fields are ignored.\n\nPrints a line "
-     "per document, the best first: its score from 0 to 1, its index from 0, and its text. --json also has the logits "
-     "and numbers of tokens. A document that fails is named, and the others go on.",
+     "MODEL is a reranker: a text encoder whose head has one label, or a decoder, which may take an --instruction. A "
+     "line of FILE is a document. If FILE ends in .jsonl or its first line begins with {, lines are JSON objects with "
+     "\"text\"; an \"id\" is repeated in the result, other fields are ignored.\n\nPrints a line per document, the "
+     "best first: its score from 0 to 1, its index from 0, and its text. --json also has the logits and numbers of "
+     "tokens. A document that fails is named, and the others go on.",
      FOR_RERANK, true, 0, rerank_command},
     {"Serve", "serve", "[MODEL]", "Serve models over HTTP.",
      "Serves MODEL, the models of --models, or both; without either the models of hearth list. Clients of the "

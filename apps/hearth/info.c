@@ -238,8 +238,8 @@ static void print_text(const options *o, const ht_model_info *i, const needs *n)
     output_field("heads", "%lld of %lld, %lld for keys and values", (long long)i->n_heads, (long long)i->head_dim,
                  (long long)i->n_kv_heads);
     if (i->is_encoder)
-        output_field("text encoder", "attention to both sides, %lld scores of a classification head",
-                     (long long)i->n_labels);
+        output_field("text encoder", "attention to both sides, %lld score%s of a classification head",
+                     (long long)i->n_labels, plural(i->n_labels));
     else
         output_field("output head", "%s", i->tied_head ? "tied to the embedding" : "of its own");
     output_field("context", "%lld position%s", (long long)i->context, plural(i->context));

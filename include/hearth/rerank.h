@@ -1,9 +1,10 @@
 /* Reranking: how relevant documents are to a query, judged by a model that reads both together.
  *
- * A reranker is a checkpoint with a classifier (GGUF: `cls.output`, pooling type rank; safetensors: `score`), with a
- * LogitScore module of sentence-transformers, with a chat template that has the roles "query" and "document", or a
- * Qwen3 model that is named a reranker. Documents share steps and the prompt up to the query, as in embed.h: each gets
- * the bits that it gets alone. */
+ * A reranker is a text encoder whose classification head has one label, or a decoder: one with a classifier (GGUF:
+ * `cls.output`, pooling type rank; safetensors: `score`), with a LogitScore module of sentence-transformers, with a chat
+ * template that has the roles "query" and "document", or a Qwen3 model that is named a reranker. Decoders read a prompt
+ * with both texts, encoders the pair as their tokenizer's template puts it together. Documents share steps and the
+ * prompt up to the query, as in embed.h: each gets the bits that it gets alone. */
 #ifndef HEARTH_RERANK_H
 #define HEARTH_RERANK_H
 
@@ -17,8 +18,9 @@ extern "C" {
 /* Options of ht_rerank. */
 typedef struct ht_rerank_options {
     size_t size; /* of the struct, set by ht_rerank_options_init */
-    /* The task that makes a document relevant, for models whose prompt states it. Default NULL: the checkpoint's
-     * default prompt (config_sentence_transformers.json), else the sentence of the prompt. */
+    /* The task that makes a document relevant, for decoders whose prompt states it. Default NULL: the checkpoint's
+     * default prompt (config_sentence_transformers.json), else the sentence of the prompt. Encoders have that prompt
+     * before the query. */
     const char *instruction;
     ht_adapter *const *adapters; /* [n_adapters], as ht_session_set_adapters; default none */
     const float *adapter_scales; /* NULL: 1 each */
@@ -38,8 +40,8 @@ typedef struct ht_relevance {
     const char *message; /* "" for HT_OK */
     bool truncated;      /* it lost tokens at its end */
     int64_t n_tokens;    /* of its prompt, the query's included */
-    double logit;        /* the classifier's, or that of "yes" minus that of "no" */
-    double score;        /* sigmoid of the logit, 0 to 1: the probability of "yes" against "no" */
+    double logit;        /* of the head or the classifier, or that of "yes" minus that of "no" */
+    double score;        /* sigmoid of the logit, 0 to 1 */
 } ht_relevance;
 
 typedef struct ht_ranking {
@@ -51,7 +53,7 @@ typedef struct ht_ranking {
 
 /* Scores n documents, NUL-terminated texts of UTF-8 like the query. Neither can contain special tokens: they are
  * encoded as text. HT_ERR_UNSUPPORTED without a tokenizer, for a model that is no reranker, and for an instruction if
- * its prompt has none. A failed document has its status, and the others continue: HT_ERR_ARGUMENT for invalid UTF-8,
+ * it takes none. A failed document has its status, and the others continue: HT_ERR_ARGUMENT for invalid UTF-8,
  * HT_ERR_LIMIT if it does not fit the context, HT_ERR_INTERNAL if its logit is not finite. Sessions may use the model
  * meanwhile. The caller frees *out. */
 HT_API ht_status ht_rerank(ht_model *m, const char *query, const char *const *documents, size_t n,

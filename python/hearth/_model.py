@@ -716,7 +716,7 @@ class Model:
 
     def rerank(self, query, documents, *, instruction=None, top_n=None, truncate=False, document_tokens=0, adapters=()):
         """The Relevance of documents to a query, the best first, at most `top_n`. The model has to be a reranker. `instruction`: the
-        task, for models whose prompt states it. `truncate`: drop the end of documents that do not fit the context; `document_tokens`: and
+        task, for decoders whose prompt states it. `truncate`: drop the end of documents that do not fit the context; `document_tokens`: and
         of those with more tokens, if not 0. The prompt up to the query is computed once, and many documents go together."""
         if isinstance(documents, str):
             raise TypeError("documents is a str, expected a list of them")

@@ -273,7 +273,7 @@ static bool is_of_mlx(const ht_checkpoint_files *c) {
     return c->quantization || (format && !strcmp(format, "mlx"));
 }
 
-ht_status ht_checkpoint_config(const ht_checkpoint_files *c, ht_config *out, ht_error *err) {
+static ht_status read_config(const ht_checkpoint_files *c, ht_config *out, ht_error *err) {
     if (c->gguf) {
         ht_status status = ht_config_from_gguf(c->gguf, c->name, out, err);
         if (!status) status = read_divisors(c, out, err);
@@ -295,6 +295,12 @@ ht_status ht_checkpoint_config(const ht_checkpoint_files *c, ht_config *out, ht_
                                            (ht_json_text){c->generation_text, c->generation_size}, &hints, out, err);
     if (!status) status = ht_modules_pooling(c, &out->pooling, err);
     return status ? status : untie(c, out, err);
+}
+
+ht_status ht_checkpoint_config(const ht_checkpoint_files *c, ht_config *out, ht_error *err) {
+    const ht_status status = read_config(c, out, err);
+    if (!status && out->n_labels && !*out->pooling) out->pooling = "rank"; /* scores instead of a vector */
+    return status;
 }
 
 ht_status ht_checkpoint_write_text(const char *directory, const char *name, const char *text, ht_error *err) {

@@ -170,8 +170,8 @@ typedef struct ht_config {
     int64_t layer_input; /* width per layer; 0: none */
     int64_t layer_input_vocab;
 
-    /* Pooling of embeddings that the checkpoint states: "last", "mean", "cls", or one that is not supported; "": none.
-     * A constant. */
+    /* Pooling of embeddings that the checkpoint states: "last", "mean", "cls", or one that is not supported; "rank":
+     * a classifier pools instead, as in text encoders with a head that state none; "": none. A constant. */
     const char *pooling;
 
     int32_t eos[HT_MAX_EOS]; /* EOS ids from the files */

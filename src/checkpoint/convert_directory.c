@@ -202,18 +202,6 @@ static void set_fields(writer *w) {
     }
 }
 
-/* transformers counts the scores of a head by their names. */
-static void set_labels(writer *w) {
-    ht_document d = {ht_json_new_object(), "config.json", HT_OK, w->d.err};
-    for (int64_t i = 0; i < w->config->n_labels; i++) {
-        char key[24], label[32];
-        snprintf(key, sizeof key, "%lld", (long long)i);
-        snprintf(label, sizeof label, "LABEL_%lld", (long long)i);
-        ht_document_set(&d, key, ht_json_string(label));
-    }
-    set(w, "id2label", ht_document_take(&d));
-}
-
 /* Reads the written object back: HT_ERR_UNSUPPORTED, with the first difference, if it is another configuration. */
 static ht_status check_written(const ht_config *config, const ht_json *object, ht_error *err) {
     static const ht_config_hints no_tensors;
@@ -251,7 +239,6 @@ ht_status ht_convert_config_to_json(const ht_config *config, ht_json **out, ht_e
         set_layer_types(&w);
     if (f->defaults.n_experts) set_experts(&w);
     set_fields(&w);
-    if (config->n_labels) set_labels(&w);
     if (f->write_json) f->write_json(config, &w.d);
     if (!w.d.status) w.d.status = check_written(config, w.d.object, err);
     *out = ht_document_take(&w.d);
@@ -333,6 +320,22 @@ static ht_status apply_factors(const converter *v, ht_config *config) {
     return status;
 }
 
+/* The names of a head's scores, by which transformers counts them. */
+static void set_labels(const converter *v, ht_document *d) {
+    const ht_gguf_value *list = ht_modules_labels(v->c);
+    ht_document names = {ht_json_new_object(), documents, HT_OK, v->err};
+    size_t offset = 0;
+    ht_bytes label;
+    for (int64_t i = 0; i < v->config->n_labels; i++) {
+        char key[24], unnamed[32];
+        snprintf(key, sizeof key, "%lld", (long long)i);
+        snprintf(unnamed, sizeof unnamed, "LABEL_%lld", (long long)i);
+        const bool named = list && ht_gguf_next_string(list, &offset, &label);
+        ht_document_set(&names, key, named ? ht_json_stringn(label.data, label.len) : ht_json_string(unnamed));
+    }
+    ht_document_set(d, "id2label", ht_document_take(&names));
+}
+
 static ht_status add_config(converter *v, const char *dtype) {
     ht_document d = {NULL, documents, HT_OK, v->err};
     ht_config *config = malloc(sizeof *config);
@@ -341,6 +344,7 @@ static ht_status add_config(converter *v, const char *dtype) {
     d.status = apply_factors(v, config);
     if (!d.status) d.status = ht_convert_config_to_json(config, &d.object, v->err);
     free(config);
+    if (v->config->n_labels) set_labels(v, &d);
     if (v->for_mlx && v->config->family->mlx_wrapper)
         d.object = ht_json_pack("{s:s, s:o}", "model_type", v->config->family->mlx_wrapper, "text_config", d.object);
     ht_document_set(&d, "torch_dtype", ht_json_string(dtype)); /* readers accept this and the newer `dtype` */
@@ -429,6 +433,13 @@ static ht_status add_templates(converter *v, ht_document *d) {
     return d->status ? d->status : add_text(v, "chat_template.jinja", strdup(own));
 }
 
+/* Versions of the class differ in whether a model gets token types. */
+static void set_inputs(const converter *v, ht_document *d) {
+    ht_json *names = ht_json_pack("[s, s]", "input_ids", "attention_mask");
+    if (v->config->n_token_types > 1) ht_list_append(&names, ht_json_string("token_type_ids"));
+    ht_document_set(d, "model_input_names", names);
+}
+
 static ht_status add_tokenizer_config(converter *v) {
     const ht_tokenizer *t = v->t;
     ht_document d = {ht_json_new_object(), documents, HT_OK, v->err};
@@ -443,6 +454,7 @@ static ht_status add_tokenizer_config(converter *v) {
     ht_document_set(&d, "clean_up_tokenization_spaces", ht_json_boolean(false));
     ht_document_set(&d, "model_max_length", ht_json_integer(v->config->context));
     ht_document_set(&d, "added_tokens_decoder", added_decoder(v));
+    if (v->config->two_sided) set_inputs(v, &d);
     if (!d.status) d.status = add_templates(v, &d);
     return add_document(v, "tokenizer_config.json", &d);
 }
@@ -466,7 +478,7 @@ static ht_status check_modules(const ht_checkpoint_files *c, const ht_config *co
         if (ht_modules_has(config, name))
             return ht_fail(err, HT_ERR_UNSUPPORTED, "the tensor `%s` cannot be converted to a directory", name);
     }
-    if (*config->pooling)
+    if (*config->pooling && !config->n_labels) /* whose pooling is `rank` */
         ht_log_write(HT_LOG_WARNING, "%s: the directory does not state its pooling, which is `%s`", c->name,
                      config->pooling);
     return HT_OK;

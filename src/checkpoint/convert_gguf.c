@@ -209,23 +209,12 @@ static bool has_window(const ht_config *c) {
     return f && f->gguf;
 }
 
-/* A text encoder; readers count the names of its head's scores. */
+/* A text encoder. */
 static void set_encoder(writer *w) {
     const ht_config *c = w->config;
     set(w, "attention.causal", ht_gguf_bool(false));
     if (c->n_token_types) ht_document_set(&w->metadata, HT_GGUF_TOKEN_TYPES, ht_gguf_u32(c->n_token_types));
-    if (!c->n_labels) return;
-    const ht_json *names = ht_json_object_get(w->config_file, "id2label");
-    ht_json *labels = ht_json_new_array();
-    for (int64_t i = 0; i < c->n_labels; i++) {
-        char key[24], label[32];
-        snprintf(key, sizeof key, "%lld", (long long)i);
-        snprintf(label, sizeof label, "LABEL_%lld", (long long)i);
-        const char *name = ht_json_string_value(ht_json_object_get(names, key));
-        ht_list_append(&labels, ht_json_string(name ? name : label));
-    }
-    set(w, "classifier.output_labels", labels);
-    set_i64(w, "classifier.pooling_type", c->label_mean ? 1 : 2);
+    if (c->n_labels) set_i64(w, "classifier.pooling_type", c->label_mean ? 1 : 2);
 }
 
 static void set_config(writer *w) {
@@ -361,6 +350,8 @@ static void set_endings(writer *w) {
     size_t n = 0;
     int32_t first = w->t && w->t->eos >= 0 && w->t->eos < c->vocab ? w->t->eos : -1;
     if (first >= 0) set_id(w, keys[n++], first);
+    /* The token that ends a text encoder's texts stays. */
+    if (first < 0 && ht_json_object_get(w->metadata.object, keys[0])) return;
     for (int i = 0; i < c->n_eos && n < sizeof keys / sizeof *keys; i++)
         if (c->eos[i] != first) set_id(w, keys[n++], c->eos[i]);
 }
@@ -372,6 +363,20 @@ static void set_specials(writer *w) {
     set_id(w, "tokenizer.ggml.unknown_token_id", t && t->unk >= 0 ? t->unk : find_id(w, "unk_token", "unk_token_id"));
     set_id(w, "tokenizer.ggml.padding_token_id", find_id(w, "pad_token", "pad_token_id"));
     set_id(w, "tokenizer.ggml.mask_token_id", find_id(w, "mask_token", "mask_token_id"));
+}
+
+/* The names of a head's scores, which readers count. */
+static void set_labels(writer *w) {
+    const ht_json *names = ht_json_object_get(w->config_file, "id2label");
+    ht_json *labels = ht_json_new_array();
+    for (int64_t i = 0; i < w->config->n_labels; i++) {
+        char key[24], label[32];
+        snprintf(key, sizeof key, "%lld", (long long)i);
+        snprintf(label, sizeof label, "LABEL_%lld", (long long)i);
+        const char *name = ht_json_string_value(ht_json_object_get(names, key));
+        ht_list_append(&labels, ht_json_string(name ? name : label));
+    }
+    set(w, "classifier.output_labels", labels);
 }
 
 /* ---- chat templates ---- */
@@ -449,6 +454,7 @@ static ht_status set_tokenizer(writer *w, const ht_checkpoint_files *c, const ht
                                         w->metadata.object, err);
     if (status) return status;
     set_specials(w);
+    if (w->config->n_labels) set_labels(w);
     set_templates(w);
     return w->metadata.status;
 }
@@ -470,13 +476,14 @@ static ht_json *name_of(const ht_checkpoint_files *c, const ht_config *config) {
 
 /* Sets the pooling. Dense layers would be missing in the file; prompts are only for sentence-transformers. */
 static ht_status set_modules(writer *w, const ht_checkpoint_files *c, ht_error *err) {
-    static const char *const poolings[] = {"none", "mean", "cls", "last"};
+    static const char *const poolings[] = {"none", "mean", "cls", "last", "rank"};
+    enum { POOLINGS = sizeof poolings / sizeof *poolings };
     const char *pooling = w->config->pooling;
     int type = 0;
     ht_modules m;
     ht_status status = ht_modules_read(c, w->config, &m, err);
-    while (type < 4 && strcmp(poolings[type], pooling) != 0) type++;
-    if (!status && *pooling && type == 4)
+    while (type < POOLINGS && strcmp(poolings[type], pooling) != 0) type++;
+    if (!status && *pooling && type == POOLINGS)
         status = ht_fail(err, HT_ERR_UNSUPPORTED, "GGUF has no pooling `%s`", pooling);
     if (!status && (m.dense.n || *m.unsupported || m.skips_prompt))
         status = ht_fail(err, HT_ERR_UNSUPPORTED, "its modules after the transformer cannot be converted to GGUF");

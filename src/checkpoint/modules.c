@@ -385,16 +385,21 @@ static bool names_reranker(const char *text) {
     return false;
 }
 
-/* Whether the outputs of the classifier are labelled "yes" and "no". */
-static bool labels_are_yes_and_no(const ht_checkpoint_files *c) {
-    static const char *const labels[] = {"yes", "no"};
+const ht_gguf_value *ht_modules_labels(const ht_checkpoint_files *c) {
     char key[128], architecture[64];
     (void)ht_meta_text(c->gguf, "general.architecture", architecture, sizeof architecture);
     snprintf(key, sizeof key, "%s.classifier.output_labels", architecture);
     const ht_gguf_value *list = ht_gguf_find(c->gguf, key);
+    return list && list->type == HT_GGUF_ARRAY && list->item_type == HT_GGUF_STRING ? list : NULL;
+}
+
+/* Whether the outputs of the classifier are labelled "yes" and "no". */
+static bool labels_are_yes_and_no(const ht_checkpoint_files *c) {
+    static const char *const labels[] = {"yes", "no"};
+    const ht_gguf_value *list = ht_modules_labels(c);
     size_t offset = 0;
     ht_bytes label;
-    if (!list || list->type != HT_GGUF_ARRAY || list->item_type != HT_GGUF_STRING || list->n_items != 2) return false;
+    if (!list || list->n_items != 2) return false;
     for (int i = 0; i < 2; i++)
         if (!ht_gguf_next_string(list, &offset, &label) || label.len != strlen(labels[i]) ||
             memcmp(label.data, labels[i], label.len) != 0)

@@ -256,15 +256,7 @@ static ht_status compute(embedder *e, ht_error *err) {
                                     .adapter_scales = e->o.adapter_scales,
                                     .n_adapters = e->o.n_adapters,
                                     .hidden = true};
-    ht_prefill *p = NULL;
-    ht_status status;
-    if (e->model->config->two_sided)
-        status = ht_encode(e->model, &how, e->sequence, e->n_entries, &calls, e->o.cancel, err);
-    else {
-        status = ht_prefill_new(e->model, &how, &p, err);
-        if (!status) status = ht_prefill_run(p, e->sequence, e->n_entries, &calls, e->o.cancel, err);
-        ht_prefill_free(p);
-    }
+    const ht_status status = ht_compute_sequences(e->model, &how, e->sequence, e->n_entries, &calls, e->o.cancel, err);
     if (status != HT_ERR_CANCELLED) return status;
     return ht_fail(err, status, "cancelled after %zu of %zu text%s", e->done, e->n, ht_plural(e->n));
 }
@@ -301,7 +293,8 @@ static ht_status choose_pooling(embedder *e, ht_error *err) {
     if (e->o.pooling == HT_POOLING_MODEL) e->o.pooling = ht_model_pooling(e->model);
     if (e->o.pooling == HT_POOLING_MODEL)
         return ht_fail(err, HT_ERR_UNSUPPORTED,
-                       "the checkpoint's pooling is `%s`, which is not supported; choose one: last, mean or cls", own);
+                       "the checkpoint's pooling is `%s`, which %s; choose one: last, mean or cls", own,
+                       strcmp(own, "rank") ? "is not supported" : "gives scores for reranking, not embeddings");
     /* Dense layers are for pooled vectors, or for tokens in models that do not pool at all. */
     if (e->o.pooling != HT_POOLING_NONE || ht_pooling_named(own) == HT_POOLING_NONE) e->dense = e->model->modules.dense;
     return HT_OK;

@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "generate/scheduler.h"
 #include "generate/session_internal.h"
-#include "models/label_head.h"
 
 #include <stdlib.h>
 
@@ -167,52 +166,13 @@ ht_status ht_encode(ht_model *m, const ht_prefill_options *options, ht_prefill_s
     return status;
 }
 
-/* ---- scores ---- */
-
-typedef struct scored {
-    int64_t hidden;
-    double *sum; /* [n, hidden] of the hidden states that are pooled */
-    ht_status status;
-    ht_error *err; /* of the first failure */
-} scored;
-
-static void add_state(void *user, const float *state, int64_t position, const int32_t *sequence, int32_t n,
-                      float *scratch) {
-    const scored *r = user;
-    (void)position, (void)n, (void)scratch;
-    double *sum = r->sum + *sequence * r->hidden;
-    for (int64_t d = 0; d < r->hidden; d++) sum[d] += (double)state[d];
-}
-
-static void keep_failure(void *user, int32_t sequence, const ht_error *why) {
-    scored *r = user;
-    if (!r->status) r->status = ht_fail(r->err, why->status, "sequence %d: %s", (int)sequence, why->message);
-}
-
-static bool goes_on(void *user) { return !((const scored *)user)->status; }
-
-ht_status ht_encode_scores(ht_model *m, const ht_prefill_options *options, ht_prefill_sequence *sequences, int32_t n,
-                           float *scores, const ht_cancel *cancel, ht_error *err) {
-    scored r = {.hidden = m->config->hidden, .err = err};
-    ht_status status = ht_label_head_need(m, err);
-    if (status || n == 0) return status;
-    const size_t values = (size_t)n * (size_t)r.hidden;
-    float *pooled = malloc(values * sizeof *pooled);
-    r.sum = calloc(values, sizeof *r.sum);
-    if (!pooled || !r.sum) status = ht_fail_memory(err, values * sizeof *r.sum, "scores");
-    for (int32_t i = 0; i < n; i++) {
-        sequences[i].first_out = 0;
-        sequences[i].end_out = m->config->label_mean ? 0 : 1;
-    }
-    const ht_prefill_calls calls = {.row = add_state, .failed = keep_failure, .stepped = goes_on, .user = &r};
-    ht_error stopped = {0};
-    if (!status && (status = ht_encode(m, options, sequences, n, &calls, cancel, &stopped)) && !r.status && err)
-        *err = stopped;
-    if (r.status) status = r.status;
-    for (size_t i = 0; !status && i < values; i++)
-        pooled[i] = (float)(r.sum[i] / (m->config->label_mean ? (double)sequences[i / (size_t)r.hidden].n : 1));
-    if (!status) status = ht_label_head_scores(m, pooled, n, scores, err);
-    free(r.sum);
-    free(pooled);
+ht_status ht_compute_sequences(ht_model *m, const ht_prefill_options *options, ht_prefill_sequence *sequences,
+                               int32_t n, const ht_prefill_calls *calls, const ht_cancel *cancel, ht_error *err) {
+    ht_prefill *p;
+    if (m->config->two_sided) return ht_encode(m, options, sequences, n, calls, cancel, err);
+    ht_status status = ht_prefill_new(m, options, &p, err);
+    if (status) return status;
+    status = ht_prefill_run(p, sequences, n, calls, cancel, err);
+    ht_prefill_free(p);
     return status;
 }

@@ -11,9 +11,8 @@
 ht_status ht_encode(ht_model *m, const ht_prefill_options *options, ht_prefill_sequence *sequences, int32_t n,
                     const ht_prefill_calls *calls, const ht_cancel *cancel, ht_error *err);
 
-/* Scores [n, n_labels] of sequences by the model's classification head (models/label_head.h). first_out and end_out of
- * the sequences are set. The first failure of a sequence is the result. */
-ht_status ht_encode_scores(ht_model *m, const ht_prefill_options *options, ht_prefill_sequence *sequences, int32_t n,
-                           float *scores, const ht_cancel *cancel, ht_error *err);
+/* ht_encode for such a model; for others a prefill of this call alone. */
+ht_status ht_compute_sequences(ht_model *m, const ht_prefill_options *options, ht_prefill_sequence *sequences,
+                               int32_t n, const ht_prefill_calls *calls, const ht_cancel *cancel, ht_error *err);
 
 #endif

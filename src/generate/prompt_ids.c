@@ -93,12 +93,12 @@ static ht_status encode_continuation(const ht_model *m, const source *s, const h
 
 /* ---- checks ---- */
 
-static ht_status check_prompt(const ht_model *m, const ht_ids *ids, ht_error *err) {
-    if (ids->n == 0) return ht_fail(err, HT_ERR_ARGUMENT, "the prompt is empty");
-    if (ids->n > (uint64_t)m->context)
-        return ht_fail(err, HT_ERR_LIMIT, "prompt of %zu token%s does not fit the context of %lld", ids->n,
-                       ht_plural(ids->n), (long long)m->context);
-    return ht_model_check_ids(m, ids->id, ids->n, err);
+ht_status ht_prompt_check(const ht_model *m, const int32_t *id, size_t n, ht_error *err) {
+    if (n == 0) return ht_fail(err, HT_ERR_ARGUMENT, "the prompt is empty");
+    if (n > (uint64_t)m->context)
+        return ht_fail(err, HT_ERR_LIMIT, "prompt of %zu token%s does not fit the context of %lld", n, ht_plural(n),
+                       (long long)m->context);
+    return ht_model_check_ids(m, id, n, err);
 }
 
 static ht_status check_joined(const ht_model *m, const ht_prompt_ids *p, const ht_ids *joined, ht_error *err) {
@@ -118,7 +118,7 @@ static ht_status encode_prompt(const ht_model *m, const ht_prompt *prompt, const
                                ht_error *err) {
     ht_status status =
         s->text.text ? encode_source(m, s, out, err) : append(&(ht_ids){0}, prompt->ids, prompt->n_ids, out, err);
-    if (!status) status = check_prompt(m, out, err);
+    if (!status) status = ht_prompt_check(m, out->id, out->n, err);
     return status;
 }
 
@@ -175,7 +175,7 @@ ht_status ht_prompt_encode_cut(const ht_model *m, const char *text, int64_t most
         if (!status) memmove(out->id + most - added, out->id + out->n - added, added * sizeof *out->id);
         out->n = (size_t)most;
     }
-    if (!status) status = check_prompt(m, out, err);
+    if (!status) status = ht_prompt_check(m, out->id, out->n, err);
     if (!status) return HT_OK;
     ht_ids_free(out->id);
     *out = (ht_ids){0};

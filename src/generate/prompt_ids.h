@@ -22,6 +22,8 @@ typedef struct ht_prompt_text {
     size_t n;
 } ht_prompt_text;
 
+/* HT_ERR_LIMIT for ids that do not fit the context, HT_ERR_ARGUMENT for none and for those outside the vocabulary. */
+ht_status ht_prompt_check(const ht_model *m, const int32_t *id, size_t n, ht_error *err);
 /* The ids of a prompt alone, of one or more; `flags` as of ht_chat_encode. `text` may be NULL. */
 ht_status ht_prompt_encode(const ht_model *m, const ht_prompt *prompt, unsigned flags, ht_ids *out,
                            ht_prompt_text *text, ht_error *err);

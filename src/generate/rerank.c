@@ -1,19 +1,13 @@
-/* Reranking: a prompt of query and document for each document, and a score of its last hidden state.
- *
- * Two things differ between rerankers. The prompt is a template with the roles "query" and "document" (choose_prompt).
- * The scorer is a classifier on the pooled hidden state, or the logits of two tokens (choose_scorer). */
-#include "base/checked.h"
+/* Reranking: a sequence of query and document for each document (rerank_input.h), and its score: from the logits of two
+ * tokens, or from the pooled hidden state by a decoder's classifier or the classification head of a text encoder. */
 #include "base/error.h"
 #include "base/options.h"
 #include "base/plural.h"
 #include "base/text.h"
-#include "chat/conversation.h"
-#include "checkpoint/family.h"
+#include "generate/encode.h"
 #include "generate/pooling.h"
-#include "generate/prefill.h"
-#include "generate/prompt_ids.h"
-#include "models/model.h"
-#include "template/template.h"
+#include "generate/rerank_input.h"
+#include "models/label_head.h"
 
 #include <hearth/rerank.h>
 
@@ -38,26 +32,31 @@ typedef struct result {
 /* A document that is computed: one of the sequences of the prefill. */
 typedef struct pair {
     size_t index; /* of the document */
-    ht_ids ids;
+    ht_encoding input;
     bool truncated;
-    ht_pooling_state pooled; /* for a classifier */
-    double logit;            /* otherwise */
-    bool ended;              /* it has its score, or has failed */
+    ht_pooling_state pooled; /* for scorers of hidden states */
+    double logit;
+    bool ended; /* it has its score, or has failed */
 } pair;
+
+typedef enum scorer {
+    TOKENS,     /* the logits of two tokens */
+    CLASSIFIER, /* the classifier of a decoder */
+    LABEL_HEAD  /* the classification head of a text encoder */
+} scorer;
 
 typedef struct reranker {
     ht_model *model;
     ht_rerank_options o;
-    const char *query, *const *documents;
+    const char *const *documents;
     size_t n, done; /* documents; those that have ended */
-    const ht_chat_template *prompt;
-    ht_chat_template *own_prompt;     /* the same, if it was made for this call */
-    const ht_dense_stack *classifier; /* NULL: the logits of two tokens */
-    ht_pooling pooling;               /* of the states for it */
-    int64_t yes, no;                  /* these tokens; no -1: the logit of `yes` alone */
-    ht_ids without;                   /* the prompt with an empty document; made when the first one is truncated */
-    pair *pair;                       /* [n_pairs], of n */
+    ht_rerank_input input;
+    scorer scorer;
+    ht_pooling pooling; /* of hidden states */
+    int64_t yes, no;    /* tokens; no -1: the logit of `yes` alone */
+    pair *pair;         /* [n_pairs], of n */
     ht_prefill_sequence *sequence;
+    pair **finished;             /* [n_pairs] by a step */
     int32_t n_pairs, first_open; /* all before this one have ended */
     result *result;
 } reranker;
@@ -112,173 +111,6 @@ static ht_status sort(reranker *r, ht_error *err) {
     return HT_OK;
 }
 
-/* ---- the prompt ---- */
-
-#define INSTRUCT "<Instruct>:"
-/* Qwen3-Reranker's, as its authors publish it, in the form of GGUF files. */
-static const char qwen3_prompt[] =
-    "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct "
-    "provided. Note that the answer can only be \"yes\" or \"no\".<|im_end|>\n<|im_start|>user\n" INSTRUCT
-    " Given a web search query, retrieve relevant passages that answer the query\n<Query>: {query}\n<Document>: "
-    "{document}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n";
-
-static void write_quoted(ht_text *out, const char *text, size_t n) {
-    ht_text_append_str(out, "\"");
-    for (size_t i = 0; i < n; i++) {
-        if (text[i] == '"' || text[i] == '\\') ht_text_append_str(out, "\\");
-        ht_text_append(out, text[i] == '\n' ? "\\n" : text + i, text[i] == '\n' ? 2 : 1);
-    }
-    ht_text_append_str(out, "\"");
-}
-
-/* The content of the message with a role, or a text if there is no such message. */
-static void write_role(ht_text *out, const char *role, const char *otherwise, size_t n) {
-    ht_text_printf(out, "{{ messages | selectattr(\"role\", \"eq\", \"%s\") | map(attribute=\"content\") | first",
-                   role);
-    if (otherwise) {
-        ht_text_append_str(out, " | default(");
-        write_quoted(out, otherwise, n);
-        ht_text_append_str(out, ")");
-    }
-    ht_text_append_str(out, " }}");
-}
-
-/* Writes a prompt of GGUF as a template. {query}, {document} and {instruction} become messages; without the latter, so
- * does the rest of the line after "<Instruct>: ". */
-static void write_template(ht_text *out, const char *prompt) {
-    static const char instruct[] = INSTRUCT " ";
-    static const struct {
-        const char *mark, *role;
-    } marks[] = {{"{query}", "query"}, {"{document}", "document"}, {"{instruction}", "system"}};
-    enum { MARKS = sizeof marks / sizeof *marks };
-    const bool marked = strstr(prompt, "{instruction}");
-    while (*prompt) {
-        const char *next = prompt + strlen(prompt), *at;
-        int which = -1;
-        for (int i = 0; i < MARKS; i++)
-            if ((at = strstr(prompt, marks[i].mark)) && at < next) {
-                next = at;
-                which = i;
-            }
-        if (!marked && (at = strstr(prompt, instruct)) && at + strlen(instruct) < next) {
-            next = at + strlen(instruct);
-            which = MARKS;
-        }
-        ht_text_append_str(out, "{{ ");
-        write_quoted(out, prompt, (size_t)(next - prompt));
-        ht_text_append_str(out, " }}");
-        prompt = next;
-        if (which == MARKS) {
-            const size_t n = strcspn(prompt, "\n");
-            write_role(out, "system", prompt, n);
-            prompt += n;
-        } else if (which >= 0) {
-            write_role(out, marks[which].role, NULL, 0);
-            prompt += strlen(marks[which].mark);
-        }
-    }
-}
-
-static ht_status make_prompt(reranker *r, const char *prompt, ht_error *err) {
-    ht_text source = {0};
-    write_template(&source, prompt);
-    const ht_status status =
-        source.failed ? ht_fail_memory(err, source.len, "a prompt")
-                      : ht_chat_template_parse(source.data, source.len, "the reranking prompt", &r->own_prompt, err);
-    ht_text_discard(&source);
-    r->prompt = r->own_prompt;
-    return status;
-}
-
-/* Whether a template asks for messages of a role. */
-static bool has_role(const ht_chat_template *t, const char *role) {
-    char quoted[32];
-    snprintf(quoted, sizeof quoted, "\"%s\"", role);
-    if (ht_chat_template_mentions(t, quoted)) return true;
-    snprintf(quoted, sizeof quoted, "'%s'", role);
-    return ht_chat_template_mentions(t, quoted);
-}
-
-/* The checkpoint's default prompt is the instruction, as for sentence-transformers; NULL: none. */
-static const char *default_instruction(const ht_modules *m) {
-    for (size_t i = 0; m->default_prompt && i < m->n_prompts; i++)
-        if (!strcmp(m->prompt[i].name, m->default_prompt)) return m->prompt[i].text;
-    return NULL;
-}
-
-static ht_status choose_prompt(reranker *r, ht_error *err) {
-    const ht_modules *m = &r->model->modules;
-    const ht_chat_template *own = r->model->chat.template;
-    ht_status status = HT_OK;
-    if (m->rerank_prompt)
-        status = make_prompt(r, m->rerank_prompt, err);
-    else if (own && has_role(own, "query") && has_role(own, "document"))
-        r->prompt = own;
-    else if (!m->is_reranker)
-        return ht_fail(err, HT_ERR_UNSUPPORTED,
-                       "the model is no reranker: it has no classifier, and no prompt for a query and a document");
-    else if (!strcmp(r->model->architecture, "qwen3"))
-        status = make_prompt(r, qwen3_prompt, err);
-    else
-        return ht_fail(err, HT_ERR_UNSUPPORTED,
-                       "the model is a reranker, but states no prompt for a query and a "
-                       "document, and %s models have none in common",
-                       r->model->architecture);
-    const bool instructs = !status && has_role(r->prompt, "system");
-    if (instructs && !r->o.instruction) r->o.instruction = default_instruction(m);
-    if (!status && r->o.instruction && !instructs)
-        status = ht_fail(err, HT_ERR_UNSUPPORTED, "the model's prompt for reranking takes no instruction");
-    return status;
-}
-
-static ht_json *message(const char *role, const char *text) {
-    return ht_json_pack("{ss so}", "role", role, "content", ht_json_string(text));
-}
-
-/* The prompt of a document, with runs that separate texts of the call from those of the template. */
-static ht_status write_prompt(const reranker *r, const char *document, ht_written *out, ht_error *err) {
-    ht_json *messages = ht_json_new_array();
-    if (r->o.instruction) ht_json_array_append_new(messages, message("system", r->o.instruction));
-    ht_json_array_append_new(messages, message("query", r->query));
-    ht_json_array_append_new(messages, message("document", document));
-    const bool whole = ht_json_array_size(messages) == 2 + (r->o.instruction != NULL);
-    char *json = whole ? ht_json_dump(messages, 0) : NULL;
-    ht_json_decref(messages);
-    if (!json) return ht_fail_memory(err, strlen(document), "a prompt");
-    const ht_template_variable variables[] = {{"messages", json, strlen(json)}, {"add_generation_prompt", "true", 4}};
-    const ht_status status = ht_chat_template_render_within(r->prompt, variables, 2, NULL, out, err);
-    free(json);
-    return status;
-}
-
-static ht_status encode(const reranker *r, const char *document, ht_ids *out, ht_error *err) {
-    ht_written written = {0};
-    *out = (ht_ids){0};
-    if (!ht_utf8_valid(document, strlen(document))) return ht_fail(err, HT_ERR_ARGUMENT, "the text is not UTF-8");
-    ht_status status = write_prompt(r, document, &written, err);
-    if (!status) status = ht_chat_encode_text(r->model->tokenizer, &written, 0, &out->id, &out->n, err);
-    ht_chat_text_free(&written);
-    return status;
-}
-
-/* Drops tokens from the end of a document: those before the tokens that the prompt has after it. Sets p->truncated. */
-static ht_status truncate(reranker *r, ht_ids *ids, pair *p, ht_error *err) {
-    const ht_ids *without = &r->without;
-    size_t before = 0, after = 0, most = r->o.truncate ? (size_t)r->model->context : SIZE_MAX;
-    if (!r->o.document_tokens && ids->n <= most) return HT_OK;
-    const ht_status status = without->n ? HT_OK : encode(r, "", &r->without, err);
-    if (status) return status;
-    while (before < without->n && ids->id[before] == without->id[before]) before++;
-    while (after < without->n - before && ids->id[ids->n - 1 - after] == without->id[without->n - 1 - after]) after++;
-    if (r->o.document_tokens) most = ht_min_size(most, before + after + (size_t)r->o.document_tokens);
-    /* A query that is too long alone is reported later. */
-    if (ids->n <= most || before + after > most) return HT_OK;
-    memmove(ids->id + most - after, ids->id + ids->n - after, after * sizeof *ids->id);
-    ids->n = most;
-    p->truncated = true;
-    return HT_OK;
-}
-
 /* ---- the scorer ---- */
 
 static ht_status find_token(const ht_model *m, const char *text, int64_t *out, ht_error *err) {
@@ -287,58 +119,100 @@ static ht_status find_token(const ht_model *m, const char *text, int64_t *out, h
     return ht_fail(err, HT_ERR_UNSUPPORTED, "the model cannot rerank: its vocabulary has no token \"%s\"", text);
 }
 
-static ht_status choose_scorer(reranker *r, ht_error *err) {
-    const ht_modules *m = &r->model->modules;
-    const int64_t outputs = ht_dense_width(&m->classifier, 0);
-    r->yes = m->yes_token;
-    r->no = m->no_token;
-    if (m->classifier.n) {
-        r->classifier = &m->classifier;
-        r->pooling = HT_POOLING_LAST; /* a decoder's last token has attended to all others */
-        if (outputs == 1 || (outputs == 2 && m->yes_and_no)) return HT_OK;
-        return ht_fail(err, HT_ERR_UNSUPPORTED,
-                       "the model's classifier has %lld outputs; rerankers have one, or those of \"yes\" and \"no\"",
-                       (long long)outputs);
-    }
+static ht_status choose_tokens(reranker *r, ht_error *err) {
+    r->yes = r->model->modules.yes_token;
+    r->no = r->model->modules.no_token;
     if (r->yes >= 0) return HT_OK;
     const ht_status status = find_token(r->model, "yes", &r->yes, err);
     return status ? status : find_token(r->model, "no", &r->no, err);
 }
 
-/* Takes the hidden state, or the logits, after the last token of documents with the same prompt; on a thread of the
+static ht_status choose_label_head(reranker *r, ht_error *err) {
+    const ht_status status = ht_label_head_need(r->model, err);
+    const int64_t labels = r->model->config->n_labels;
+    if (status) return status;
+    if (labels != 1)
+        return ht_fail(err, HT_ERR_UNSUPPORTED, "the model's classification head has %lld labels; rerankers have one",
+                       (long long)labels);
+    if (!ht_label_head_is_whole(r->model))
+        return ht_fail(err, HT_ERR_UNSUPPORTED,
+                       "the file lacks the matrix `cls.weight` of its classification head, BERT's pooler: its scores "
+                       "would be wrong; use the original, or a file that `hearth convert` has made of it");
+    r->scorer = LABEL_HEAD;
+    r->pooling = r->model->config->label_mean ? HT_POOLING_MEAN : HT_POOLING_CLS;
+    return HT_OK;
+}
+
+static ht_status choose_scorer(reranker *r, ht_error *err) {
+    const ht_modules *m = &r->model->modules;
+    const int64_t outputs = ht_dense_width(&m->classifier, 0);
+    if (r->model->config->two_sided) return choose_label_head(r, err);
+    if (!m->classifier.n) return choose_tokens(r, err);
+    r->scorer = CLASSIFIER;
+    r->pooling = HT_POOLING_LAST; /* a decoder's last token has attended to all others */
+    if (outputs == 1 || (outputs == 2 && m->yes_and_no)) return HT_OK;
+    return ht_fail(err, HT_ERR_UNSUPPORTED,
+                   "the model's classifier has %lld outputs; rerankers have one, or those of \"yes\" and \"no\"",
+                   (long long)outputs);
+}
+
+/* Takes the hidden states, or the logits after the last token, of documents with the same prompt; on a thread of the
  * step. */
 static void take_row(void *user, const float *x, int64_t position, const int32_t *sequence, int32_t n, float *scratch) {
     reranker *r = user;
     (void)scratch;
     for (int32_t i = 0; i < n; i++) {
         pair *p = &r->pair[sequence[i]];
-        if (r->classifier)
-            ht_pooling_add(&p->pooled, x, position);
-        else
+        if (r->scorer == TOKENS)
             p->logit = (double)x[r->yes] - (r->no >= 0 ? (double)x[r->no] : 0);
+        else
+            ht_pooling_add(&p->pooled, x, position);
     }
 }
 
-/* The classifier's logit; false when memory ran out. */
-static bool classify(const reranker *r, pair *p) {
-    ht_pooling_end(&p->pooled);
-    if (!p->pooled.value || !ht_dense_apply(r->classifier, &p->pooled.value)) return false;
-    p->logit = p->pooled.value[0] - (ht_dense_width(r->classifier, 0) == 2 ? p->pooled.value[1] : 0);
+/* The logits of n pairs by the classification head. */
+static ht_status apply_label_head(const reranker *r, pair *const *pairs, size_t n, ht_error *err) {
+    const size_t hidden = (size_t)r->model->config->hidden;
+    float *states = calloc(n * (hidden + 1), sizeof *states);
+    if (!states) return ht_fail_memory(err, n * (hidden + 1) * sizeof *states, "scores");
+    float *logit = states + n * hidden;
+    for (size_t i = 0; i < n; i++)
+        for (size_t d = 0; pairs[i]->pooled.value && d < hidden; d++)
+            states[i * hidden + d] = (float)pairs[i]->pooled.value[d];
+    const ht_status status = ht_label_head_scores(r->model, states, (int64_t)n, logit, err);
+    for (size_t i = 0; !status && i < n; i++) pairs[i]->logit = (double)logit[i];
+    free(states);
+    return status;
+}
+
+/* The logit of a pair by the classifier; false when memory ran out. */
+static bool apply_classifier(const reranker *r, pair *p) {
+    const ht_dense_stack *s = &r->model->modules.classifier;
+    if (!ht_dense_apply(s, &p->pooled.value)) return false;
+    p->logit = p->pooled.value[0] - (ht_dense_width(s, 0) == 2 ? p->pooled.value[1] : 0);
     return true;
 }
 
-static void finish(reranker *r, pair *p) {
-    ht_error err = {0};
-    if (r->classifier && !classify(r, p))
-        ht_fail_memory(&err, sizeof *p, "a score");
-    else if (!isfinite(p->logit))
-        ht_fail(&err, HT_ERR_INTERNAL, "the logit of its relevance is %g", p->logit);
-    r->result->document[p->index] = (ht_relevance){.message = "",
-                                                   .truncated = p->truncated,
-                                                   .n_tokens = (int64_t)p->ids.n,
-                                                   .logit = p->logit,
-                                                   .score = 1 / (1 + exp(-p->logit))};
-    if (err.status) fail_document(r, p->index, &err);
+/* Computes the logits of n pairs, whose documents fail if that does. */
+static void finish(reranker *r, pair *const *pairs, size_t n) {
+    ht_error of_all = {0};
+    for (size_t i = 0; i < n; i++) ht_pooling_end(&pairs[i]->pooled);
+    if (r->scorer == LABEL_HEAD) (void)apply_label_head(r, pairs, n, &of_all);
+    for (size_t i = 0; i < n; i++) {
+        pair *p = pairs[i];
+        ht_error err = of_all;
+        const bool pooled = r->scorer == TOKENS || p->pooled.value;
+        if (!err.status && (!pooled || (r->scorer == CLASSIFIER && !apply_classifier(r, p))))
+            ht_fail_memory(&err, sizeof *p, "a score");
+        else if (!err.status && !isfinite(p->logit))
+            ht_fail(&err, HT_ERR_INTERNAL, "the logit of its relevance is %g", p->logit);
+        r->result->document[p->index] = (ht_relevance){.message = "",
+                                                       .truncated = p->truncated,
+                                                       .n_tokens = (int64_t)p->input.n,
+                                                       .logit = p->logit,
+                                                       .score = 1 / (1 + exp(-p->logit))};
+        if (err.status) fail_document(r, p->index, &err);
+    }
 }
 
 /* ---- the prefill ---- */
@@ -357,47 +231,38 @@ static void take_failure(void *user, int32_t sequence, const ht_error *why) {
 
 static bool after_step(void *user) {
     reranker *r = user;
-    for (int32_t i = r->first_open; i < r->n_pairs; i++) {
-        pair *p = &r->pair[i];
-        if (p->ended || !r->sequence[i].done) continue;
-        finish(r, p);
-        end(r, p);
-    }
+    size_t n = 0;
+    for (int32_t i = r->first_open; i < r->n_pairs; i++)
+        if (!r->pair[i].ended && r->sequence[i].done) r->finished[n++] = &r->pair[i];
+    if (n) finish(r, r->finished, n);
+    for (size_t i = 0; i < n; i++) end(r, r->finished[i]);
     while (r->first_open < r->n_pairs && r->pair[r->first_open].ended) r->first_open++;
     if (r->o.progress) r->o.progress((double)r->done / (double)r->n, r->o.user);
     return true;
-}
-
-static ht_status read_document(reranker *r, size_t i, pair *p, ht_error *err) {
-    ht_ids ids;
-    ht_status status = encode(r, r->documents[i], &ids, err);
-    if (!status) status = truncate(r, &ids, p, err);
-    if (!status) {
-        const ht_prompt prompt = {.ids = ids.id, .n_ids = ids.n};
-        status = ht_prompt_encode(r->model, &prompt, 0, &p->ids, NULL, err);
-    }
-    ht_ids_free(ids.id);
-    return status;
 }
 
 /* Documents that are no prompts have failed; of the others the pairs. */
 static ht_status read_documents(reranker *r, ht_error *err) {
     r->pair = calloc(r->n + 1, sizeof *r->pair);
     r->sequence = calloc(r->n + 1, sizeof *r->sequence);
-    if (!r->pair || !r->sequence) return ht_fail_memory(err, r->n * sizeof *r->pair, "documents");
+    r->finished = malloc((r->n + 1) * sizeof(pair *));
+    if (!r->pair || !r->sequence || !r->finished) return ht_fail_memory(err, r->n * sizeof *r->pair, "documents");
     for (size_t i = 0; i < r->n; i++) {
         ht_error own = {0};
         pair *p = &r->pair[r->n_pairs];
-        if (read_document(r, i, p, &own)) {
+        if (ht_rerank_input_encode(&r->input, r->documents[i], &p->input, &p->truncated, &own)) {
             fail_document(r, i, &own);
             r->done++;
             continue;
         }
-        const int64_t n = (int64_t)p->ids.n;
+        const int64_t n = (int64_t)p->input.n;
         p->index = i;
         p->pooled = (ht_pooling_state){.pooling = r->pooling, .hidden = (int32_t)r->model->config->hidden, .n = n};
-        r->sequence[r->n_pairs++] = (ht_prefill_sequence){
-            .token = p->ids.id, .n = n, .first_out = r->classifier ? ht_pooling_first(&p->pooled) : n - 1};
+        r->sequence[r->n_pairs++] = (ht_prefill_sequence){.token = p->input.ids,
+                                                          .type = p->input.types,
+                                                          .n = n,
+                                                          .first_out = ht_pooling_first(&p->pooled),
+                                                          .end_out = r->pooling == HT_POOLING_CLS};
     }
     return HT_OK;
 }
@@ -407,12 +272,8 @@ static ht_status compute(reranker *r, ht_error *err) {
     const ht_prefill_options how = {.adapters = r->o.adapters,
                                     .adapter_scales = r->o.adapter_scales,
                                     .n_adapters = r->o.n_adapters,
-                                    .hidden = r->classifier != NULL};
-    ht_prefill *p;
-    ht_status status = ht_prefill_new(r->model, &how, &p, err);
-    if (status) return status;
-    status = ht_prefill_run(p, r->sequence, r->n_pairs, &calls, r->o.cancel, err);
-    ht_prefill_free(p);
+                                    .hidden = r->scorer != TOKENS};
+    const ht_status status = ht_compute_sequences(r->model, &how, r->sequence, r->n_pairs, &calls, r->o.cancel, err);
     if (status != HT_ERR_CANCELLED) return status;
     return ht_fail(err, status, "cancelled after %zu of %zu document%s", r->done, r->n, ht_plural(r->n));
 }
@@ -421,19 +282,20 @@ static ht_status compute(reranker *r, ht_error *err) {
 
 static void free_reranker(reranker *r) {
     for (int32_t i = 0; i < r->n_pairs; i++) {
-        ht_ids_free(r->pair[i].ids.id);
+        ht_encoding_free(&r->pair[i].input);
         ht_pooling_free(&r->pair[i].pooled);
     }
     free(r->pair);
     free(r->sequence);
-    ht_ids_free(r->without.id);
-    ht_chat_template_free(r->own_prompt);
+    free(r->finished);
+    ht_rerank_input_close(&r->input);
 }
 
 static ht_status check(reranker *r, ht_error *err) {
+    const char *query = r->input.query;
     ht_status status = ht_model_need_tokenizer(r->model, err);
     if (status) return status;
-    if (!ht_utf8_valid(r->query, strlen(r->query))) return ht_fail(err, HT_ERR_ARGUMENT, "the query is not UTF-8");
+    if (!ht_utf8_valid(query, strlen(query))) return ht_fail(err, HT_ERR_ARGUMENT, "the query is not UTF-8");
     if (r->o.instruction && !ht_utf8_valid(r->o.instruction, strlen(r->o.instruction)))
         return ht_fail(err, HT_ERR_ARGUMENT, "the instruction is not UTF-8");
     if (r->o.n_adapters < 0) return ht_fail(err, HT_ERR_ARGUMENT, "%d adapters, expected 0 or more", r->o.n_adapters);
@@ -442,13 +304,16 @@ static ht_status check(reranker *r, ht_error *err) {
                        (long long)r->o.document_tokens);
     if (r->n > INT32_MAX)
         return ht_fail(err, HT_ERR_LIMIT, "%zu document%s, at most %d", r->n, ht_plural(r->n), INT32_MAX);
-    status = choose_prompt(r, err);
+    r->input.instruction = r->o.instruction;
+    r->input.truncate = r->o.truncate;
+    r->input.document_tokens = r->o.document_tokens;
+    status = ht_rerank_input_open(&r->input, err);
     return status ? status : choose_scorer(r, err);
 }
 
 ht_status ht_rerank(ht_model *m, const char *query, const char *const *documents, size_t n,
                     const ht_rerank_options *options, ht_ranking **out, ht_error *err) {
-    reranker r = {.model = m, .query = query, .documents = documents, .n = n};
+    reranker r = {.model = m, .documents = documents, .n = n, .input = {.model = m, .query = query}};
     *out = NULL;
     ht_status status = ht_options_read(&r.o, options, &defaults, sizeof defaults, "ht_rerank_options", err);
     if (!status) status = check(&r, err);

@@ -11,6 +11,11 @@ ht_status ht_label_head_need(const ht_model *m, ht_error *err) {
                    m->architecture);
 }
 
+bool ht_label_head_is_whole(const ht_model *m) {
+    const ht_encoder_around *a = m->config->n_labels ? ht_weights_decoder(m->weights)->around : NULL;
+    return a && a->head.dense.matrix;
+}
+
 /* x [n, hidden] -> [n, n_labels] */
 static ht_array *forward(ht_ctx *c, const ht_config *config, const ht_label_head *head, ht_array *x) {
     if (head->dense.matrix) x = config->family->activate_head(c->s, ht_linear(c, x, &head->dense));

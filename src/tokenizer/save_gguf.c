@@ -602,11 +602,13 @@ static ht_status set_separator(const ht_tokenizer *t, ht_json *metadata, ht_erro
 }
 
 static ht_status set_ends(const ht_tokenizer *t, ht_json *metadata, ht_error *err) {
-    const bool begins = t->n_prefix == 1 && t->prefix[0] == t->bos, ends = t->n_suffix == 1 && t->suffix[0] == t->eos;
+    const int32_t eos = t->eos < 0 && t->n_suffix ? t->suffix[0] : t->eos;
+    const bool begins = t->n_prefix == 1 && t->prefix[0] == t->bos, ends = t->n_suffix == 1 && t->suffix[0] == eos;
     if ((t->n_prefix && !begins) || (t->n_suffix && !ends))
         return refuse(err, "post_processor", "it adds tokens that are neither bos_token nor eos_token");
     ht_status st = set_bool(metadata, "tokenizer.ggml.add_bos_token", begins, err);
     if (!st) st = set_bool(metadata, "tokenizer.ggml.add_eos_token", ends, err);
+    if (!st && t->eos < 0) st = set_id(metadata, "tokenizer.ggml.eos_token_id", eos, err);
     return st ? st : set_separator(t, metadata, err);
 }
 

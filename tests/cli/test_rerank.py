@@ -2,6 +2,7 @@
 
 import json
 import math
+import pathlib
 import unittest
 
 import tiny_model
@@ -86,6 +87,26 @@ class Rerank(CommandTest):
             self.fails(2, "rerank", *words, says=says)
         self.fails(1, "rerank", TINY, "--query", "a", "--documents", self.documents, says="the model is no reranker")
         self.fails(1, "rerank", self.model, "--query", "a", "--documents", self.folder / "none", says="none")
+
+    def test_text_encoder(self):
+        """A cross-encoder, as it is and quantized: documents as transformers orders them, and what it does not take."""
+        encoder = pathlib.Path(__file__).resolve().parents[1] / "golden/rerankers/bert"
+        golden = json.loads((encoder / "reference.json").read_text())
+        whole = [case for case in golden["cases"] if not case["most"] and "logit" in case and case["document"]]
+        documents = self.write("pairs", "".join(f"{case['document']}\n" for case in whole))
+        order = sorted(range(len(whole)), key=lambda i: -whole[i]["logit"])
+        quantized = self.folder / "q8.gguf"
+        self.succeeds("quantize", encoder, quantized, "--to", "Q8_0")
+        for model in encoder, quantized:
+            words = "rerank", model, "--query", golden["query"], "--documents", documents
+            results = self.succeeds(*words, "--json").json["results"]
+            self.assertEqual([one["index"] for one in results], order)
+            for one in results:
+                self.assertAlmostEqual(one["logit"], whole[one["index"]]["logit"], delta=0.03)
+                self.assertEqual(one["tokens"], len(whole[one["index"]]["ids"]))
+            self.fails(1, *words, "--instruction", "find", says="text encoders take no instruction")
+            self.fails(1, "embed", model, "a", says="gives scores for reranking, not embeddings; choose one")
+            self.fails(1, "run", model, "a", says="text encoder")
 
 
 if __name__ == "__main__":

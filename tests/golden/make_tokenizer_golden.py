@@ -418,4 +418,5 @@ def main():
             write_real(name, path)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -550,6 +550,20 @@ class Reranking(unittest.TestCase):
         self.assertEqual(max(one.tokens for one in self.model.rerank("a", texts, truncate=True)), 64)
         self.assertEqual(len({one.tokens for one in self.model.rerank("a", texts, document_tokens=1)}), 1)
 
+    def test_text_encoder(self):
+        """A cross-encoder, as float32 transformers scores pairs (tests/golden/make_rerankers.py)."""
+        directory = GOLDEN.parent / "rerankers/xlm_roberta"
+        golden = json.loads((directory / "reference.json").read_text())
+        cases = [case for case in golden["cases"] if not case["most"] and "logit" in case]
+        model = hearth.load(directory, threads=2, precision="reference")
+        found = model.rerank(golden["query"], [case["document"] for case in cases])
+        self.assertEqual([one.index for one in found], sorted(range(len(cases)), key=lambda i: -cases[i]["logit"]))
+        for one in found:
+            self.assertAlmostEqual(one.logit, cases[one.index]["logit"], delta=1e-4)
+            self.assertEqual(one.tokens, len(cases[one.index]["ids"]))
+        self.assertRaisesRegex(hearth.Error, "take no instruction", model.rerank, "a", ["b"], instruction="find")
+        self.assertRaisesRegex(hearth.Error, "not embeddings", model.embed, "a")
+
     def test_failures_are_exceptions(self):
         for given, kind, says in [
             (dict(query="a", documents="text"), TypeError, "expected a list"),

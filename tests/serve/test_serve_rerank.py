@@ -6,7 +6,7 @@ import math
 import subprocess
 import unittest
 
-from support import HEARTH, SCRATCH, TINY, PlainServer, ServeTest, variant
+from support import HEARTH, ROOT, SCRATCH, TINY, PlainServer, ServeTest, variant
 
 ROLES = (
     "<|im_start|>{{ messages | selectattr('role', 'eq', 'system') | map(attribute='content') | first | default('find') }}: "
@@ -104,6 +104,48 @@ class Rerank(ServeTest):
         before = self.server.metric("prompt_tokens_total")
         used = self.rank()["usage"]["total_tokens"]
         self.assertEqual(self.server.metric("prompt_tokens_total"), before + used)
+
+
+class TextEncoder(ServeTest):
+    """A cross-encoder, in the forms of all clients; it has neither vectors nor answers."""
+
+    model, kind = ROOT / "tests/golden/rerankers/bert", PlainServer
+    golden = json.loads((model / "reference.json").read_text())
+    cases = [case for case in golden["cases"] if not case["most"] and "logit" in case]
+    documents = [case["document"] for case in cases]
+
+    def test_scores(self):
+        order = sorted(range(len(self.cases)), key=lambda i: -self.cases[i]["logit"])
+        for path in "/v1/rerank", "/v2/rerank", "/rerank", "/v1/reranking", "/reranking":
+            reply = self.server.post(path, query=self.golden["query"], documents=self.documents, top_n=3)
+            self.assertEqual(reply.status, 200, reply.text)
+            self.assertEqual([one["index"] for one in reply.json["results"]], order[:3])
+            for one in reply.json["results"]:
+                self.assertAlmostEqual(one["relevance_score"], 1 / (1 + math.exp(-self.cases[one["index"]]["logit"])), delta=0.01)
+            self.assertEqual(reply.json["usage"]["total_tokens"], sum(len(case["ids"]) for case in self.cases))
+        reply = self.server.post("/rerank", query=self.golden["query"], texts=self.documents, raw_scores=True)
+        for one in reply.json:
+            self.assertAlmostEqual(one["score"], self.cases[one["index"]]["logit"], delta=0.03)
+
+    def test_long_documents(self):
+        long = {"query": self.golden["query"], "documents": ["text " * 100, "a text"]}
+        reply = self.server.post("/v1/rerank", **long)
+        self.assertEqual(reply.status, 400)
+        self.assertIn("document 0: prompt of", reply.json["error"]["message"])
+        reply = self.server.post("/v1/rerank", **long, truncate=True)
+        self.assertIn("long documents", reply.fields["x-ignored"])
+
+    def test_refusals(self):
+        for path, says, body in [
+            ("/v1/rerank", "take no instruction", dict(query="a", documents=["b"], instruction="find")),
+            ("/v1/embeddings", "gives scores for reranking, not embeddings", dict(input="a")),
+            ("/api/embed", "gives scores for reranking, not embeddings", dict(input="a")),
+            ("/embedding", "gives scores for reranking, not embeddings", dict(content="a")),
+            ("/v1/completions", "text encoder", dict(prompt="a")),
+        ]:
+            reply = self.server.post(path, **{"model": "bert", **body})
+            self.assertEqual(reply.status, 400, reply.text)
+            self.assertIn(says, reply.text)
 
 
 class BesideAChat(ServeTest):

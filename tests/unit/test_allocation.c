@@ -285,7 +285,8 @@ static ht_status embed_tokens(ht_error *err) {
 static ht_status rerank(ht_error *err) {
     static const char *const given[] = {"ab", "the tin on the table in the inn"};
     ht_ranking *r;
-    const ht_rerank_options how = OPTIONS(ht_rerank_options, with.document_tokens = 4, with.instruction = "sort");
+    const ht_rerank_options how = OPTIONS(ht_rerank_options, with.document_tokens = 4,
+                                          with.instruction = model->config->two_sided ? NULL : "sort");
     ht_status st = ht_rerank(model, "tin", given, 2, &how, &r, err);
     if (st) return st;
     for (size_t i = 0; i < 2 && !st; i++) {
@@ -642,6 +643,13 @@ UNIT_TEST(reranking) {
                                       .rerank_prompt = "<Instruct>: find\n{query}\n{document}<|im_end|>"});
     assert_true(try_every_failure(rerank, ALSO_OK) > 60);
     ht_model_free(model);
+    ht_device *device;
+    assert_works(ht_device_open, "cpu", OPTIONS_AT(ht_device_options, with.n_threads = 1), &device);
+    assert_works(ht_model_load, "tests/golden/rerankers/xlm_roberta",
+                 OPTIONS_AT(ht_model_options, with.device = device), &model);
+    assert_true(try_every_failure(rerank, ALSO_OK) > 60);
+    ht_model_free(model);
+    ht_device_free(device);
 }
 
 UNIT_TEST(training_data) {
