@@ -1,6 +1,7 @@
 /* Tiny random text encoders, safetensors and GGUF, against float32 transformers (tests/golden/make_encoders.py): hidden
  * states of texts of several lengths in one flat batch, which have the bits of each text alone; what they refuse.
  * HEARTH_TEST_ENCODERS selects some by name, separated by commas. */
+#include "array/plan.h"
 #include "generate/encode.h"
 #include "models/label_head.h"
 #include "support/checkpoints.h"
@@ -320,6 +321,32 @@ static void check_conversions(void **state) {
     ht_json_decref(document);
 }
 
+/* ---- memory ---- */
+
+/* The forecast of a step in which all rows are outputs, or one, is what its executor takes. */
+UNIT_TEST(steps_take_the_memory_of_their_forecast) {
+    static const char *const names[] = {"bert", "nomic_bert", "modernbert", "embeddinggemma"};
+    static const int32_t rows[] = {512, 8192};
+    for (size_t i = 0; i < 4 * 2 * 2; i++) {
+        char path[128];
+        const int32_t n = rows[i / 2 % 2], out = i % 2 ? n : 1;
+        const ht_plan *plan;
+        ht_exec *exec;
+        snprintf(path, sizeof path, "%s/%s", directory, names[i / 4]);
+        ht_model *m = load(path, HT_PRECISION_HIGH, cpu_device);
+        assert_works(ht_model_plan, m, HT_PLAN_HIDDEN, &plan);
+        const double forecast = (double)ht_exec_bytes(plan, n, out);
+        const size_t before = ht_memory_get(m->device).active_bytes;
+        assert_works(ht_exec_new, plan, n, out, &exec);
+        const double taken = (double)(ht_memory_get(m->device).active_bytes - before);
+        if (!(taken <= 1.01 * forecast && taken >= 0.99 * forecast))
+            fail_msg("%s: %d rows with %d outputs take %.0f bytes, %.0f in the forecast", names[i / 4], (int)n,
+                     (int)out, taken, forecast);
+        ht_exec_free(exec);
+        ht_model_free(m);
+    }
+}
+
 /* ---- refusals ---- */
 
 UNIT_TEST(generates_no_text) {
@@ -366,9 +393,10 @@ static void find_checkpoints(void) {
 UNIT_TEST(has_checkpoints) { assert_in_range(n_checkpoints, 1, MAX - 1); }
 
 int main(void) {
-    enum { OTHERS = 3 };
+    enum { OTHERS = 4 };
     find_checkpoints();
     struct CMUnitTest tests[OTHERS + 2 * MAX] = {cmocka_unit_test(has_checkpoints), cmocka_unit_test(generates_no_text),
+                                                 cmocka_unit_test(steps_take_the_memory_of_their_forecast),
                                                  cmocka_unit_test(long_texts_have_the_bits_of_each_alone)};
     for (int i = 0; i < n_checkpoints; i++) {
         checkpoint *c = &checkpoints[i];
