@@ -8,6 +8,7 @@
 #include "support/cpu_device.h"
 #include "support/json_file.h"
 #include "support/options.h"
+#include "support/safetensors_writer.h"
 #include "support/scratch.h"
 #include "support/test.h"
 
@@ -321,6 +322,48 @@ static void check_conversions(void **state) {
     ht_json_decref(document);
 }
 
+/* ---- names ---- */
+
+/* Writes a copy to the scratch directory, with a prefix before the names without one, and a tensor of another task. */
+static void write_renamed(const char *path, const char *prefix, const char *other) {
+    ht_checkpoint_files *c = checkpoint_files(path);
+    safetensors_writer w = {0};
+    for (size_t i = 0, n = ht_checkpoint_n_tensors(c); i < n; i++) {
+        const ht_safetensor *t = ht_safetensors_at(c->tensors, i);
+        char renamed[256];
+        snprintf(renamed, sizeof renamed, "%s%s", prefix, ht_checkpoint_bare_name(t->name));
+        unsigned char *bytes = checkpoint_bytes(c, t);
+        safetensors_put(&w, renamed, t->dtype, t->rank, t->shape, bytes, t->n_bytes);
+        free(bytes);
+    }
+    safetensors_put(&w, other, "F32", 1, (int64_t[]){1}, NULL, 4);
+    safetensors_write(&w, "model.safetensors");
+    scratch_write("config.json", c->config_text, c->config_size);
+    ht_checkpoint_close(c);
+}
+
+/* Checkpoints of transformers' classes: with or without the prefix of the model, with the head of pretraining. */
+UNIT_TEST(names_of_classes) {
+    static const struct {
+        const char *name, *prefix[3], *other;
+    } classes[] = {{"bert", {"", "bert."}, "cls.predictions.bias"},
+                   {"xlm_roberta", {"", "roberta."}, "lm_head.layer_norm.bias"},
+                   {"nomic_bert", {"", "bert.", "nomic_bert."}, "cls.predictions.bias"},
+                   {"modernbert", {"", "model."}, "head.dense.weight"},
+                   {"embeddinggemma", {"", "model."}, "lm_head.weight"}};
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
+        char path[128], reference[160];
+        snprintf(path, sizeof path, "%s/%s", directory, classes[i].name);
+        snprintf(reference, sizeof reference, "%s/reference.json", path);
+        ht_json *document = json_file(reference);
+        for (int k = 0; k < 3 && classes[i].prefix[k]; k++) {
+            write_renamed(path, classes[i].prefix[k], classes[i].other);
+            assert_true(difference_in(scratch_directory(), document) < 2e-4);
+        }
+        ht_json_decref(document);
+    }
+}
+
 /* ---- memory ---- */
 
 /* The forecast of a step in which all rows are outputs, or one, is what its executor takes. */
@@ -393,9 +436,10 @@ static void find_checkpoints(void) {
 UNIT_TEST(has_checkpoints) { assert_in_range(n_checkpoints, 1, MAX - 1); }
 
 int main(void) {
-    enum { OTHERS = 4 };
+    enum { OTHERS = 5 };
     find_checkpoints();
     struct CMUnitTest tests[OTHERS + 2 * MAX] = {cmocka_unit_test(has_checkpoints), cmocka_unit_test(generates_no_text),
+                                                 in_scratch(names_of_classes),
                                                  cmocka_unit_test(steps_take_the_memory_of_their_forecast),
                                                  cmocka_unit_test(long_texts_have_the_bits_of_each_alone)};
     for (int i = 0; i < n_checkpoints; i++) {
