@@ -304,7 +304,7 @@ ht_status ht_model_need_decoder(const ht_model *m, ht_error *err) {
     if (!m->config->two_sided) return HT_OK;
     return ht_fail(err, HT_ERR_UNSUPPORTED,
                    "the model is a text encoder (%s): it generates no text and has no logits. `hearth embed` makes "
-                   "vectors of texts with it",
+                   "vectors of texts with it, and `hearth finetune --method embed` trains it",
                    m->architecture);
 }
 
