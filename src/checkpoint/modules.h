@@ -56,6 +56,8 @@ ht_status ht_modules_read(const ht_checkpoint_files *c, const ht_config *config,
 void ht_modules_free(ht_modules *m);
 /* The pooling of a directory, a name of ht_config.pooling: "several" if it combines more than one, "" without. */
 ht_status ht_modules_pooling(const ht_checkpoint_files *c, const char **out, ht_error *err);
+/* Field i of 1_Pooling/config.json for a pooling, whose name in ht_config.pooling is *name; NULL after the last. */
+const char *ht_modules_pooling_field(size_t i, const char **name);
 /* Whether the tensor of a GGUF file belongs to these modules. */
 bool ht_modules_has(const ht_config *config, const char *name);
 

@@ -74,6 +74,14 @@ class Convert(CommandTest):
         self.succeeds("convert", source, self.folder / "out.gguf", "--to", "gguf", "-q")
         self.assertEqual(embed(self.folder / "out.gguf")["texts"], embed(source)["texts"])
         self.assertIn("mean", self.succeeds("info", self.folder / "out.gguf").text)
+        back = self.folder / "back"
+        for more in (), ("--force",):
+            self.succeeds("convert", self.folder / "out.gguf", back, "--to", "safetensors", "-q", *more)
+            self.assertEqual(embed(back)["texts"], embed(source)["texts"])
+        said = [(m["path"], m["type"].rpartition(".")[2]) for m in json.loads((back / "modules.json").read_text())]
+        self.assertEqual(said, [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")])
+        modes = json.loads((back / "1_Pooling/config.json").read_text())
+        self.assertEqual([key for key, value in modes.items() if value is True], ["pooling_mode_mean_tokens"])
         self.write("source/1_Pooling/config.json", '{"pooling_mode": "max"}')
         self.fails(1, "convert", source, self.folder / "max.gguf", "--to", "gguf", says="GGUF has no pooling `max`")
 
