@@ -140,9 +140,9 @@ UNIT_TEST(refusals) {
 
 UNIT_TEST(long_texts) {
     assert_works(ht_memory_check_step, NULL, 8192, 1000, 1000);
-    assert_fails(HT_ERR_LIMIT, "a text of 8192 tokens needs 3.1 MB to compute in, but only 0.9 MB of memory are free;",
+    assert_fails(HT_ERR_MEMORY, "a text of 8192 tokens needs 3.1 MB to compute in, but only 0.9 MB of memory are free;",
                  ht_memory_check_step, NULL, 8192, 3100000, 900000);
-    assert_fails(HT_ERR_LIMIT, "free on cuda; a shorter text would fit", ht_memory_check_step, "cuda", 8192, 2, 1);
+    assert_fails(HT_ERR_MEMORY, "free on cuda; a shorter text would fit", ht_memory_check_step, "cuda", 8192, 2, 1);
 }
 
 /* A sliding layer's ring holds the rows of a step and the window before them. */
