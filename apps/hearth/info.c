@@ -226,9 +226,9 @@ static void print_text(const options *o, const ht_model_info *i, const needs *n)
         output_field("format", "%s, %s", i->format, i->has_weights ? i->quantization : "vocabulary only");
     output_field("tokenizer", "%s, %lld token%s", i->tokenizer_kind, (long long)i->vocab, plural(i->vocab));
     print_special(i);
-    output_field("chat format", "%s", i->chat_format);
+    if (!i->is_encoder) output_field("chat format", "%s", i->chat_format);
     if (!i->has_weights) return;
-    print_sampling(i);
+    if (!i->is_encoder) print_sampling(i);
     output_field("parameters", "%.1f million", (double)i->n_parameters / 1e6);
     print_types(i);
     print_layers(i);
@@ -237,11 +237,13 @@ static void print_text(const options *o, const ht_model_info *i, const needs *n)
     output_field("hidden", "%lld, feed-forward %lld", (long long)i->hidden, (long long)i->feed_forward);
     output_field("heads", "%lld of %lld, %lld for keys and values", (long long)i->n_heads, (long long)i->head_dim,
                  (long long)i->n_kv_heads);
-    if (i->is_encoder)
-        output_field("text encoder", "attention to both sides, %lld score%s of a classification head",
+    if (!i->is_encoder)
+        output_field("output head", "%s", i->tied_head ? "tied to the embedding" : "of its own");
+    else if (i->n_labels)
+        output_field("text encoder", "attention to both sides, a classification head with %lld score%s",
                      (long long)i->n_labels, plural(i->n_labels));
     else
-        output_field("output head", "%s", i->tied_head ? "tied to the embedding" : "of its own");
+        output_field("text encoder", "attention to both sides");
     output_field("context", "%lld position%s", (long long)i->context, plural(i->context));
     if (*i->pooling) output_field("pooling", "%s", i->pooling);
     if (i->sliding_window)

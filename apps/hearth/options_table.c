@@ -118,7 +118,7 @@ const option_spec option_table[] = {
     CHOICE(
         "pooling", pooling, poolings, FOR_EMBED, "last|mean|cls|max|none",
         "how hidden states become a vector, cls: the first token's, none: a vector per token; also mean_sqrt_len and "
-        "weightedmean (the model's, else last)"),
+        "weightedmean (the model's, else mean for text encoders and last for others)"),
     FLAG("normalize", normalize, FOR_EMBED, "scale vectors to a length of 1 (the default)"),
     FLAG("no-normalize", no_normalize, FOR_EMBED, "do not scale vectors to a length of 1"),
     INTEGER("dimensions", dimensions, 1, MAX_COUNT, FOR_EMBED, "first N values of each vector, then scaled (all)"),

@@ -42,8 +42,10 @@ int ht_custom_out_index(const ht_array *node) {
 
 /* ---- the gradient ---- */
 
-/* x, ordered after the evaluation of the gradients, so that recomputation does not use memory earlier. */
+/* x, ordered after the evaluation of the gradients, so that recomputation does not use memory earlier. An evaluated x is
+ * in no order: its node would only keep the gradients in memory. */
 static ht_array *after(ht_scope *s, ht_array *x, ht_array *const *grad, int n) {
+    if (ht_array_is_evaluated(x)) return ht_placeholder(s, x);
     ht_array **in = ht_array_list(s, n + 1);
     if (!in) return NULL;
     in[0] = x;

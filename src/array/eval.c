@@ -29,35 +29,14 @@ static ht_state state_of(ht_array *a) { return (ht_state)atomic_load_explicit(&a
 
 /* ---- lifetimes ---- */
 
-static void count_use(evaluation *w, ht_array *a, bool by_kernel) {
-    if (a == HT_NONE || a->visit != w->visit) return;
-    a->graph_uses++;
-    if (by_kernel) ht_storage(a)->kernel_uses++;
-}
-
-/* True when the user or a graph outside this evaluation refers to `a`. The reference count is read before the scope, as
- * a scope clears a->scope before it releases its reference. */
-static bool held_outside(ht_array *a) {
-    int32_t graph = atomic_load_explicit(&a->graph_refs, memory_order_relaxed);
-    int32_t all = atomic_load_explicit(&a->refs, memory_order_acquire);
-    int32_t scopes = atomic_load_explicit(&a->scope, memory_order_relaxed) ? 1 : 0;
-    return graph > a->graph_uses || all - graph > scopes;
-}
-
 static void count_uses(evaluation *w, ht_array *const *targets, int n) {
-    ht_array **order = w->list->order;
+    ht_count_uses(w->list, w->visit, targets, n);
     for (size_t i = 0; i < w->list->n; i++) {
-        ht_array *a = order[i];
+        ht_array *a = w->list->order[i];
         a->slot = HT_FUSED_TO_DO;
         a->submitted = 0;
-        for (int j = 0; j < a->n_in; j++) count_use(w, a->in[j], !a->base);
-        if (a->base) count_use(w, a->base, false);
         if (a->op == HT_OP_COMPILED_OUT) ht_flat_request(a, w->visit);
     }
-    for (size_t i = 0; i < w->list->n; i++)
-        if (held_outside(order[i])) ht_storage(order[i])->keep = true;
-    for (int i = 0; i < n; i++)
-        if (targets[i] != HT_NONE) ht_storage(targets[i])->keep = true;
 }
 
 static void make_lazy(ht_array *a) {

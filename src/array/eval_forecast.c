@@ -18,14 +18,6 @@ static size_t bytes_of(const ht_array *a) {
     return ht_memory_rounded((size_t)ht_array_size(a) * ht_dtype_bytes(a->dtype));
 }
 
-static void count_uses(const forecast *f, ht_array *const *order, size_t n, ht_array *const *targets, int n_targets) {
-    for (size_t i = 0; i < n; i++)
-        for (int k = 0; k < order[i]->n_in; k++)
-            if (!order[i]->base && is_new(f, order[i]->in[k])) ht_storage(order[i]->in[k])->kernel_uses++;
-    for (int i = 0; i < n_targets; i++)
-        if (is_new(f, targets[i])) ht_storage(targets[i])->keep = true;
-}
-
 static size_t scratch_of(const forecast *f, const ht_array *a) {
     enum { VIEWS = 8 };
     const ht_kernel *kernel = &f->stream->device->kernels[a->op];
@@ -75,7 +67,7 @@ ht_status ht_eval_forecast(ht_scope *s, ht_array *const *arrays, int n, size_t *
     ht_worklist *list = &s->stream->list;
     pthread_mutex_lock(&s->stream->device->run_lock);
     ht_status status = ht_topological_order(list, arrays, n, &f.visit, err);
-    if (!status) count_uses(&f, list->order, list->n, arrays, n);
+    if (!status) ht_count_uses(list, f.visit, arrays, n);
     for (size_t i = 0; !status && i < list->n; i++)
         if (!list->order[i]->base && list->order[i]->op != HT_OP_LEAF) run(&f, list->order[i]);
     pthread_mutex_unlock(&s->stream->device->run_lock);

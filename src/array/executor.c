@@ -77,13 +77,6 @@ static ht_status place_slots(const ht_plan *p, int32_t max_rows, int32_t max_out
     return ok ? HT_OK : HT_ERR_MEMORY;
 }
 
-size_t ht_exec_bytes(const ht_plan *p, int32_t max_rows, int32_t max_out) {
-    size_t total = 0, *offset = malloc((size_t)(p->n_slots + 1) * sizeof *offset);
-    if (offset && place_slots(p, max_rows, max_out, offset, &total)) total = 0;
-    free(offset);
-    return total;
-}
-
 /* ---- resolution for a pair of row counts ---- */
 
 static ht_view resolve_view(const ht_exec *e, const ht_operand *o, int64_t n_tok, int64_t n_out) {
@@ -94,7 +87,7 @@ static ht_view resolve_view(const ht_exec *e, const ht_operand *o, int64_t n_tok
     }
     int64_t offset = resolve(o->offset, n_tok, n_out) * (int64_t)ht_dtype_bytes(o->dtype);
     if (o->source == HT_FROM_CONSTANT) v.data = (void *)(uintptr_t)o->constant;
-    if (o->source == HT_FROM_VALUE && e->plan->instruction[o->index].slot >= 0)
+    if (o->source == HT_FROM_VALUE && e->plan->instruction[o->index].slot >= 0 && e->arena)
         v.data = e->arena + e->slot_offset[e->plan->instruction[o->index].slot] + offset;
     return v;
 }
@@ -161,10 +154,9 @@ static size_t layout_stages(ht_exec *e) {
     return scratch;
 }
 
-static ht_status resolve_for(ht_exec *e, int32_t n_tok, int32_t n_out, ht_error *err) {
+/* Resolves all views and calls; returns the scratch bytes that they need. */
+static size_t resolve_calls(ht_exec *e, int32_t n_tok, int32_t n_out) {
     const ht_plan *p = e->plan;
-    if (e->n_tok == n_tok && e->n_out == n_out) return HT_OK;
-    e->n_tok = e->n_out = -1;
     size_t scratch = 0;
     for (int32_t i = 0; i < p->n_operands; i++) e->view[i] = resolve_view(e, &p->operand[i], n_tok, n_out);
     for (int32_t i = 0; i < p->n_instructions; i++) {
@@ -177,7 +169,14 @@ static ht_status resolve_for(ht_exec *e, int32_t n_tok, int32_t n_out, ht_error 
         e->skip[i] = !ins->effect && resolve(ins->elements, n_tok, n_out) == 0;
         if (kernel->scratch && !e->skip[i]) scratch = ht_max_size(scratch, kernel->scratch(c));
     }
-    scratch = ht_max_size(scratch, layout_stages(e));
+    return ht_max_size(scratch, layout_stages(e));
+}
+
+static ht_status resolve_for(ht_exec *e, int32_t n_tok, int32_t n_out, ht_error *err) {
+    const ht_plan *p = e->plan;
+    if (e->n_tok == n_tok && e->n_out == n_out) return HT_OK;
+    e->n_tok = e->n_out = -1;
+    const size_t scratch = resolve_calls(e, n_tok, n_out);
     if (scratch > e->scratch_bytes) {
         ht_status st = grow_scratch(e, scratch, err);
         if (st) return st;
@@ -225,12 +224,10 @@ static ht_status make_room_beside(ht_exec *e, ht_error *err) {
     return st;
 }
 
-ht_status ht_exec_new(const ht_plan *p, int32_t max_rows, int32_t max_out, ht_exec **out, ht_error *err) {
-    *out = NULL;
-    if (max_rows < 1 || max_out < 0)
-        return ht_fail(err, HT_ERR_ARGUMENT, "an executor of %d rows and %d outputs was asked for", (int)max_rows,
-                       (int)max_out);
-    ht_exec *e = calloc(1, sizeof *e);
+/* An executor without memory on its device; *arena_bytes is the size of its arena. */
+static ht_status make_tables(const ht_plan *p, int32_t max_rows, int32_t max_out, ht_exec **out, size_t *arena_bytes,
+                             ht_error *err) {
+    ht_exec *e = *out = calloc(1, sizeof *e);
     if (!e) return ht_fail_memory(err, sizeof *e, "an executor");
     e->plan = p;
     e->max_rows = max_rows;
@@ -243,21 +240,27 @@ ht_status ht_exec_new(const ht_plan *p, int32_t max_rows, int32_t max_out, ht_ex
     e->fused = calloc((size_t)p->n_stages + 1, sizeof *e->fused);
     e->skip = calloc(n_ins, sizeof *e->skip);
     e->from_batch = calloc(n_operands, sizeof *e->from_batch);
-    ht_status st = HT_OK;
+    if (!e->slot_offset || !e->view || !e->call || !e->fused || !e->skip || !e->from_batch ||
+        place_slots(p, max_rows, max_out, e->slot_offset, arena_bytes))
+        return ht_fail_memory(err, n_ins * sizeof *e->call, "an executor");
+    make_fused_stages(e);
+    return make_layouts(e, err);
+}
+
+ht_status ht_exec_new(const ht_plan *p, int32_t max_rows, int32_t max_out, ht_exec **out, ht_error *err) {
+    *out = NULL;
+    if (max_rows < 1 || max_out < 0)
+        return ht_fail(err, HT_ERR_ARGUMENT, "an executor of %d rows and %d outputs was asked for", (int)max_rows,
+                       (int)max_out);
+    ht_exec *e;
     void *arena = NULL;
     size_t total = 0;
-    if (!e->slot_offset || !e->view || !e->call || !e->fused || !e->skip || !e->from_batch ||
-        place_slots(p, max_rows, max_out, e->slot_offset, &total))
-        st = ht_fail_memory(err, n_ins * sizeof *e->call, "an executor");
-    if (st == HT_OK) {
-        make_fused_stages(e);
-        st = make_layouts(e, err);
-    }
+    ht_status st = make_tables(p, max_rows, max_out, &e, &total, err);
     for (int32_t i = 0; st == HT_OK && i < p->n_operands; i++)
         if (p->operand[i].source == HT_FROM_BATCH) e->from_batch[e->n_from_batch++] = i;
-    for (int32_t i = 0; i < p->n_operands; i++)
+    for (int32_t i = 0; st == HT_OK && i < p->n_operands; i++)
         if (p->operand[i].source == HT_FROM_VALUE && p->operand[i].index == p->output.index) e->output_is_read = true;
-    while (e->output_stage + 1 < p->n_stages && p->stage[e->output_stage + 1].first <= p->output.index)
+    while (st == HT_OK && e->output_stage + 1 < p->n_stages && p->stage[e->output_stage + 1].first <= p->output.index)
         e->output_stage++;
     if (st == HT_OK) st = ht_memory_alloc(p->device->memory, total, "an executor's arena", &arena, err);
     if (st == HT_OK) {
@@ -274,6 +277,21 @@ ht_status ht_exec_new(const ht_plan *p, int32_t max_rows, int32_t max_out, ht_ex
     }
     *out = e;
     return HT_OK;
+}
+
+size_t ht_exec_bytes(const ht_plan *p, int32_t max_rows, int32_t max_out) {
+    ht_exec *e;
+    size_t total = 0;
+    if (make_tables(p, max_rows, max_out, &e, &total, NULL))
+        total = 0;
+    else {
+        const size_t largest = resolve_calls(e, max_rows, max_out),
+                     single = resolve_calls(e, 1, max_out < 1 ? max_out : 1);
+        total = ht_memory_rounded(total) + ht_memory_rounded(ht_max_size(largest, single));
+        total += ht_memory_rounded(ht_memory_is_host(p->device->memory) ? e->layouts_bytes : batch_bytes(e));
+    }
+    ht_exec_free(e);
+    return total;
 }
 
 void ht_exec_free(ht_exec *e) {

@@ -24,7 +24,7 @@ void ht_plan_free(ht_plan *p); /* after its executors; NULL is fine */
 /* New executor for steps of at most max_rows rows and max_out output rows; the caller frees *out. */
 ht_status ht_exec_new(const ht_plan *p, int32_t max_rows, int32_t max_out, ht_exec **out, ht_error *err);
 void ht_exec_free(ht_exec *e);
-/* Arena bytes of an executor with these limits. */
+/* Bytes of the device's memory that an executor with these limits takes; 0 when memory ran out. */
 size_t ht_exec_bytes(const ht_plan *p, int32_t max_rows, int32_t max_out);
 
 /* Runs one step, without allocating. *output is f32 [n_out, columns], row-contiguous: step->output, or memory lent

@@ -134,6 +134,35 @@ ht_status ht_topological_order(ht_worklist *w, ht_array *const *arrays, int n, u
     return st == HT_OK && n > 1 && w->n > (size_t)n ? order_shallow_first(w, arrays, n, visit, err) : st;
 }
 
+/* ---- uses ---- */
+
+static void count_use(ht_array *a, uint64_t visit, bool by_kernel) {
+    if (a == HT_NONE || a->visit != visit) return;
+    a->graph_uses++;
+    if (by_kernel) ht_storage(a)->kernel_uses++;
+}
+
+/* True when the user or a graph outside this traversal refers to `a`. The reference count is read before the scope, as
+ * a scope clears a->scope before it releases its reference. */
+static bool held_outside(ht_array *a) {
+    int32_t graph = atomic_load_explicit(&a->graph_refs, memory_order_relaxed);
+    int32_t all = atomic_load_explicit(&a->refs, memory_order_acquire);
+    int32_t scopes = atomic_load_explicit(&a->scope, memory_order_relaxed) ? 1 : 0;
+    return graph > a->graph_uses || all - graph > scopes;
+}
+
+void ht_count_uses(const ht_worklist *w, uint64_t visit, ht_array *const *arrays, int n) {
+    for (size_t i = 0; i < w->n; i++) {
+        const ht_array *a = w->order[i];
+        for (int k = 0; k < a->n_in; k++) count_use(a->in[k], visit, !a->base);
+        if (a->base) count_use(a->base, visit, false);
+    }
+    for (size_t i = 0; i < w->n; i++)
+        if (held_outside(w->order[i])) ht_storage(w->order[i])->keep = true;
+    for (int i = 0; i < n; i++)
+        if (arrays[i] != HT_NONE) ht_storage(arrays[i])->keep = true;
+}
+
 void ht_worklist_free(ht_worklist *w) {
     free(w->order);
     free(w->stack);

@@ -466,9 +466,16 @@ static ht_status add_tokenizer(converter *v) {
     return status ? status : add_tokenizer_config(v);
 }
 
-/* ---- all ---- */
+/* ---- modules of sentence-transformers ---- */
 
-/* A directory has them in folders, which are not written. */
+static bool has_field(const char *pooling) {
+    const char *name;
+    for (size_t i = 0; ht_modules_pooling_field(i, &name); i++)
+        if (!strcmp(name, pooling)) return true;
+    return false;
+}
+
+/* A directory has dense layers in folders, which are not written. */
 static ht_status check_modules(const ht_checkpoint_files *c, const ht_config *config, ht_error *err) {
     for (size_t i = 0; i < ht_checkpoint_n_tensors(c); i++) {
         ht_stored_tensor t;
@@ -476,13 +483,47 @@ static ht_status check_modules(const ht_checkpoint_files *c, const ht_config *co
         ht_checkpoint_tensor_at(c, i, &t);
         snprintf(name, sizeof name, "%.*s", (int)(t.name_len < 63 ? t.name_len : 63), t.name);
         if (ht_modules_has(config, name))
-            return ht_fail(err, HT_ERR_UNSUPPORTED, "the tensor `%s` cannot be converted to a directory", name);
+            return ht_fail(err, HT_ERR_UNSUPPORTED,
+                           "the module `%s` after the transformer cannot be converted to a directory", name);
     }
-    if (*config->pooling && !config->n_labels) /* whose pooling is `rank` */
+    /* The pooling of a head is `rank`. */
+    if (*config->pooling && !config->n_labels && !has_field(config->pooling))
         ht_log_write(HT_LOG_WARNING, "%s: the directory does not state its pooling, which is `%s`", c->name,
                      config->pooling);
     return HT_OK;
 }
+
+static ht_json *list_of_modules(void) {
+    static const char *const modules[][2] = {
+        {"", "Transformer"}, {"1_Pooling", "Pooling"}, {"2_Normalize", "Normalize"}};
+    ht_json *list = ht_json_new_array();
+    for (int i = 0; i < 3; i++) {
+        char name[8], type[64];
+        snprintf(name, sizeof name, "%d", i);
+        snprintf(type, sizeof type, "sentence_transformers.models.%s", modules[i][1]);
+        ht_list_append(
+            &list, ht_json_pack("{sI ss ss ss}", "idx", (int64_t)i, "name", name, "path", modules[i][0], "type", type));
+    }
+    return list;
+}
+
+/* Every field is written, as sentence-transformers adds the mean by default. */
+static ht_status add_modules(converter *v) {
+    const ht_config *c = v->config;
+    const char *field, *name;
+    if (!has_field(c->pooling)) return HT_OK;
+    ht_json *list = list_of_modules();
+    ht_status status = add_text(v, "modules.json", list ? ht_json_dump(list, HT_JSON_INDENT(2)) : NULL);
+    ht_json_decref(list);
+    if (status) return status;
+    ht_document d = {ht_json_new_object(), documents, HT_OK, v->err};
+    ht_document_set(&d, "word_embedding_dimension", ht_json_integer(c->hidden));
+    for (size_t i = 0; (field = ht_modules_pooling_field(i, &name)); i++)
+        ht_document_set(&d, field, ht_json_boolean(!strcmp(name, c->pooling)));
+    return add_document(v, "1_Pooling/config.json", &d);
+}
+
+/* ---- all ---- */
 
 ht_status ht_directory_documents_of(const ht_checkpoint_files *c, const ht_config *config, bool for_mlx,
                                     const char *dtype, ht_directory_documents *out, ht_error *err) {
@@ -503,6 +544,7 @@ ht_status ht_directory_documents_of(const ht_checkpoint_files *c, const ht_confi
     if (!status) status = add_config(&v, dtype);
     if (!status) status = add_generation(&v);
     if (!status && v.t) status = add_tokenizer(&v);
+    if (!status) status = add_modules(&v);
     free(v.stops);
     ht_tokenizer_free(v.t);
     return status ? ht_fail_in(err, status, "%s", c->name) : HT_OK;

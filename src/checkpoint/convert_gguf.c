@@ -485,8 +485,10 @@ static ht_status set_modules(writer *w, const ht_checkpoint_files *c, ht_error *
     while (type < POOLINGS && strcmp(poolings[type], pooling) != 0) type++;
     if (!status && *pooling && type == POOLINGS)
         status = ht_fail(err, HT_ERR_UNSUPPORTED, "GGUF has no pooling `%s`", pooling);
-    if (!status && (m.dense.n || *m.unsupported || m.skips_prompt))
-        status = ht_fail(err, HT_ERR_UNSUPPORTED, "its modules after the transformer cannot be converted to GGUF");
+    const char *lost = *m.unsupported ? m.unsupported : m.dense.n ? "Dense" : m.skips_prompt ? "include_prompt" : NULL;
+    if (!status && lost)
+        status = ht_fail(err, HT_ERR_UNSUPPORTED,
+                         "its modules after the transformer cannot be converted to GGUF, which has no `%s`", lost);
     if (!status && *pooling) ht_gguf_put(&w->metadata, w->config, "pooling_type", ht_gguf_u32(type));
     if (!status && (m.n_prompts || m.yes_token >= 0))
         ht_log_write(HT_LOG_WARNING, "%s: the GGUF file lacks what modules.json and its prompts say",

@@ -80,14 +80,14 @@ enum { HT_DOCUMENTS_MAX = 8 };
 
 typedef struct ht_directory_documents {
     struct {
-        const char *name; /* of the file; static */
+        const char *name; /* of the file, which may be in a folder; static */
         char *text;
     } document[HT_DOCUMENTS_MAX];
     int n;
 } ht_directory_documents;
 
 /* config.json, generation_config.json and, if the GGUF file has a tokenizer, tokenizer.json, tokenizer_config.json
- * and chat_template.jinja. dtype: of the weights, as transformers spells it ("bfloat16"). The caller frees the
+ * and chat_template.jinja; with a pooling, modules.json and 1_Pooling/config.json. dtype: of the weights, as transformers spells it ("bfloat16"). The caller frees the
  * documents, even after a failure. */
 ht_status ht_directory_documents_of(const ht_checkpoint_files *c, const ht_config *config, bool for_mlx,
                                     const char *dtype, ht_directory_documents *out, ht_error *err);

@@ -128,6 +128,12 @@ ht_status ht_modules_pooling(const ht_checkpoint_files *c, const char **out, ht_
     return status;
 }
 
+const char *ht_modules_pooling_field(size_t i, const char **name) {
+    if (i >= MODES) return NULL;
+    *name = modes[i].name;
+    return modes[i].field;
+}
+
 /* ---- dense layers ---- */
 
 static void free_stack(ht_dense_stack *s) {

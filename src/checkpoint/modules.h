@@ -58,6 +58,8 @@ void ht_modules_free(ht_modules *m);
 ht_status ht_modules_pooling(const ht_checkpoint_files *c, const char **out, ht_error *err);
 /* The names of the outputs of a GGUF file's classifier, an array of strings; NULL: none. */
 const ht_gguf_value *ht_modules_labels(const ht_checkpoint_files *c);
+/* Field i of 1_Pooling/config.json for a pooling, whose name in ht_config.pooling is *name; NULL after the last. */
+const char *ht_modules_pooling_field(size_t i, const char **name);
 /* Whether the tensor of a GGUF file belongs to these modules. */
 bool ht_modules_has(const ht_config *config, const char *name);
 

@@ -365,6 +365,8 @@ static const char *const documents[] = {"generation_config.json",
                                         "tokenizer.json",
                                         "tokenizer_config.json",
                                         "chat_template.jinja",
+                                        "modules.json",
+                                        "1_Pooling",
                                         "tokenizer.model",
                                         "vocab.json",
                                         "vocab.txt",
@@ -372,7 +374,7 @@ static const char *const documents[] = {"generation_config.json",
                                         "special_tokens_map.json",
                                         "added_tokens.json",
                                         "chat_template.json"};
-enum { N_DOCUMENTS = sizeof documents / sizeof *documents, N_MADE = 4 };
+enum { N_DOCUMENTS = sizeof documents / sizeof *documents, N_MADE = 6 };
 
 /* Excludes other weight files in any container, and ModelOpt's separate description of a removed quantisation. */
 static bool is_copied(const ht_rewrite_plan *plan, const char *name) {
@@ -442,6 +444,20 @@ static ht_status copy_file(const char *from_directory, const char *to_directory,
 
 /* ---- configuration and documents ---- */
 
+/* Makes the folder of a document that is in one. */
+static ht_status make_folder(const char *directory, const char *name, ht_error *err) {
+    const char *slash = strchr(name, '/');
+    if (!slash) return HT_OK;
+    char folder[32];
+    snprintf(folder, sizeof folder, "%.*s", (int)(slash - name), name);
+    char *path = ht_path_join(directory, folder);
+    ht_status status = path ? HT_OK : ht_fail_memory(err, strlen(name), "a path");
+    if (!status && mkdir(path, 0777) && errno != EEXIST)
+        status = ht_fail(err, HT_ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
+    free(path);
+    return status;
+}
+
 /* Writes config.json and the other documents that a GGUF file stores as metadata. */
 static ht_status write_documents(const ht_rewrite_plan *plan, const char *directory, ht_error *err) {
     ht_directory_documents all;
@@ -451,6 +467,7 @@ static ht_status write_documents(const ht_rewrite_plan *plan, const char *direct
         const char *name = all.document[i].name, *text = all.document[i].text;
         char *changed = NULL;
         if (!strcmp(name, config_name)) status = change_config(plan, (ht_json_text){text, strlen(text)}, &changed, err);
+        if (!status) status = make_folder(directory, name, err);
         if (!status) status = ht_checkpoint_write_text(directory, name, changed ? changed : text, err);
         free(changed);
     }

@@ -808,6 +808,7 @@ static bool is_missed(const ht_checkpoint_files *c, const ht_config *config, con
         return layer < config->n_layers && !is_left_out(config->family, gguf, rest);
     if (gguf) return true;
     if (config->tied_head && !strcmp(bare, "lm_head.weight")) return false; /* a copy of the embedding */
+    if (config->two_sided && !strncmp(bare, "lm_head.", 8)) return false;   /* for the task of pretraining */
     for (size_t i = 0; around[i]; i++)
         if (!strncmp(bare, around[i], strlen(around[i]))) return true;
     return false;

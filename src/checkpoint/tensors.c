@@ -18,7 +18,7 @@ const char *ht_base_name(const char *path) {
 
 const char *ht_checkpoint_bare_name(const char *name) {
     static const char *const wrappers[] = {"model.",    "language_model.", "text_model.", "transformer.",
-                                           "backbone.", "bert.",           "roberta."};
+                                           "backbone.", "bert.",           "roberta.",    "nomic_bert."};
     for (size_t i = 0; i < sizeof wrappers / sizeof *wrappers;) {
         const size_t n = strlen(wrappers[i]);
         if (strncmp(name, wrappers[i], n) != 0) {

@@ -8,6 +8,7 @@
 #include "base/system.h"
 #include "device/device.h"
 #include "generate/cache.h"
+#include "models/memory_check.h"
 #include "models/model.h"
 #include "models/taps.h"
 
@@ -356,6 +357,14 @@ static ht_status make_room(batch_room *r, int32_t rows, int32_t sequences, bool 
     return HT_OK;
 }
 
+/* Steps of up to model->step_rows rows are small, or were checked at load; a longer one takes a text as a whole. */
+static ht_status check_memory(const ht_model *m, const ht_plan *plan, int32_t rows, int32_t out, ht_error *err) {
+    size_t available;
+    if (rows <= m->step_rows || m->skip_memory_check || !ht_memory_check_free_on(m->device, &available)) return HT_OK;
+    return ht_memory_check_step(ht_memory_is_host(m->device->memory) ? NULL : m->device->name, rows,
+                                ht_exec_bytes(plan, rows, out), available, err);
+}
+
 /* An executor for `rows` and `out`. Capacity doubles up to `most`: small arenas, few rebuilds. */
 static ht_status make_executor(ht_scheduler *s, unsigned form, int32_t rows, int32_t most, int32_t out, ht_error *err) {
     executor *e = &s->executor[form];
@@ -369,6 +378,7 @@ static ht_status make_executor(ht_scheduler *s, unsigned form, int32_t rows, int
     drop_executor(e);
     const ht_plan *plan;
     ht_status status = ht_model_plan(s->model, form, &plan, err);
+    if (status == HT_OK) status = check_memory(s->model, plan, room, outputs, err);
     if (status == HT_OK) status = ht_exec_new(plan, room, outputs, &e->exec, err);
     if (status == HT_OK) {
         e->rows = room;

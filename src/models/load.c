@@ -93,6 +93,7 @@ static ht_status describe(ht_model *m, const ht_model_options *o, const char *na
     m->architecture = c->family->architecture;
     m->precision = o->precision;
     m->kv_dtype = o->kv_dtype;
+    m->skip_memory_check = o->skip_memory_check;
     if (m->kv_dtype != HT_F16 && m->kv_dtype != HT_BF16 && m->kv_dtype != HT_F32 && m->kv_dtype != HT_I8)
         return ht_fail(err, HT_ERR_ARGUMENT, "a KV cache cannot be of type %s; f16, bf16, f32 and i8 can",
                        ht_dtype_name(m->kv_dtype));
@@ -107,13 +108,13 @@ static ht_status describe(ht_model *m, const ht_model_options *o, const char *na
     return status;
 }
 
-/* Halves the step's rows until its arena fits into half of the memory that the weights leave. The KV cache gets the
+/* Halves the step's rows until their memory fits into half of the memory that the weights leave. The KV cache gets the
  * other half by default (ht_memory_check_kv_bytes). */
 static void choose_step_rows(ht_model *m, const ht_plan *plan, ht_memory_check_wanted *w, size_t free_bytes) {
     const size_t left = free_bytes - ht_min_size(w->weight_bytes, free_bytes);
     for (;;) {
         w->step_rows = m->step_rows;
-        w->arena_bytes = ht_exec_bytes(plan, m->step_rows, 1);
+        w->arena_bytes = ht_exec_bytes(plan, m->step_rows, m->config->two_sided ? m->step_rows : 1);
         if (m->step_rows <= HT_LEAST_STEP_ROWS) return;
         if (w->arena_bytes <= left / 2 && ht_memory_check(w, free_bytes, NULL) == HT_OK) return;
         m->step_rows = ht_max_i32(m->step_rows / 2, HT_LEAST_STEP_ROWS);
@@ -303,7 +304,7 @@ ht_status ht_model_need_decoder(const ht_model *m, ht_error *err) {
     if (!m->config->two_sided) return HT_OK;
     return ht_fail(err, HT_ERR_UNSUPPORTED,
                    "the model is a text encoder (%s): it generates no text and has no logits. `hearth embed` makes "
-                   "vectors of texts with it",
+                   "vectors of texts with it, and `hearth finetune --method embed` trains it",
                    m->architecture);
 }
 

@@ -199,3 +199,13 @@ ht_status ht_memory_check(const ht_memory_check_wanted *w, size_t free_bytes, ht
                    w->name, weights_text, *arena ? "," : " and", arena, kv_text, (long long)w->positions,
                    ht_plural(w->positions), free_text, on, where, remedy);
 }
+
+ht_status ht_memory_check_step(const char *where, int64_t n_tokens, size_t bytes, size_t free_bytes, ht_error *err) {
+    char bytes_text[32], free_text[32];
+    if (bytes <= free_bytes) return HT_OK;
+    return ht_fail(err, HT_ERR_MEMORY,
+                   "a text of %lld tokens needs %s to compute in, but only %s of memory are free%s%s; a shorter text "
+                   "would fit",
+                   (long long)n_tokens, ht_memory_check_text(bytes, bytes_text),
+                   ht_memory_check_text(free_bytes, free_text), where ? " on " : "", where ? where : "");
+}

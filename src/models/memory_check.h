@@ -34,6 +34,9 @@ typedef struct ht_memory_check_wanted {
 /* HT_ERR_LIMIT if available memory does not suffice; the message gives both numbers and an option that would fit. */
 ht_status ht_memory_check(const ht_memory_check_wanted *wanted, size_t free_bytes, ht_error *err);
 
+/* HT_ERR_MEMORY if a step of `bytes` for a text of n tokens does not fit; `where` as above. */
+ht_status ht_memory_check_step(const char *where, int64_t n_tokens, size_t bytes, size_t free_bytes, ht_error *err);
+
 /* Formats bytes as "1.2 GB"; returns `out`. */
 const char *ht_memory_check_text(size_t bytes, char out[32]);
 

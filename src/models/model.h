@@ -36,6 +36,7 @@ struct ht_model {
     int64_t context;         /* maximum positions of a session; INT32_MAX when all caches are rings */
     int64_t trained_context; /* the checkpoint's context length */
     int64_t short_length;    /* longest sequence that is not a long one; INT64_MAX without longrope */
+    bool skip_memory_check;  /* steps may take more memory than is free */
     int32_t step_rows;       /* default rows of a prefill step: the device's, or fewer if memory is short */
     int32_t vocab;
     int32_t n_cache_layers; /* checkpoint/kv_size.h */

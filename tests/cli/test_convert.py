@@ -69,11 +69,19 @@ class Convert(CommandTest):
         for more in (), ("--force",):  # again, over the first
             self.succeeds("convert", source, out, "--to", "mlx", "-q", *more)
             self.assertEqual(embed(out)["texts"], want["texts"])
-        self.fails(1, "convert", source, self.folder / "out.gguf", "--to", "gguf", says="modules after the transformer cannot be converted")
+        self.fails(1, "convert", source, self.folder / "out.gguf", "--to", "gguf", says="modules after the transformer cannot be converted to GGUF, which has no `Dense`")
         self.write("source/modules.json", json.dumps(modules[:2]))
         self.succeeds("convert", source, self.folder / "out.gguf", "--to", "gguf", "-q")
         self.assertEqual(embed(self.folder / "out.gguf")["texts"], embed(source)["texts"])
         self.assertIn("mean", self.succeeds("info", self.folder / "out.gguf").text)
+        back = self.folder / "back"
+        for more in (), ("--force",):
+            self.succeeds("convert", self.folder / "out.gguf", back, "--to", "safetensors", "-q", *more)
+            self.assertEqual(embed(back)["texts"], embed(source)["texts"])
+        said = [(m["path"], m["type"].rpartition(".")[2]) for m in json.loads((back / "modules.json").read_text())]
+        self.assertEqual(said, [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")])
+        modes = json.loads((back / "1_Pooling/config.json").read_text())
+        self.assertEqual([key for key, value in modes.items() if value is True], ["pooling_mode_mean_tokens"])
         self.write("source/1_Pooling/config.json", '{"pooling_mode": "max"}')
         self.fails(1, "convert", source, self.folder / "max.gguf", "--to", "gguf", says="GGUF has no pooling `max`")
 

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import shutil
 import struct
 import unittest
 
@@ -141,6 +142,24 @@ class Embed(CommandTest):
             self.fails(2, "embed", *words, says=says)
         self.fails(1, "embed", GOLDEN / "tiny" / "gemma4-shared-bf16", "a", says="no tokenizer")
         self.fails(1, "embed", TINY, "a", "--out", self.folder / "no" / "v.npy", says="v.npy")
+
+    def test_encoders_generate_nothing(self):
+        """Every command that needs logits says the same of a text encoder."""
+        model = self.folder / "bert"
+        shutil.copytree(GOLDEN / "encoders/bert", model)
+        self.write("bert/vocab.txt", "".join(f"{word}\n" for word in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", *map(chr, range(97, 123)))))
+        text = self.write("text", "a b c\n")
+        pairs = self.write("pairs", '{"prompt": "a", "completion": "b", "continuations": ["b"]}\n')
+        for command in [("run", model, "a"), ("chat", model), ("classify", model, "--prompts", text, "--labels", "a,b"),
+                        ("score", model, "--prompts", pairs), ("logits", model, "--ids", "5", "--out", self.folder / "l"),
+                        ("inspect", model, "a", "--out", self.folder / "i.npz"), ("eval", model, "--text", text), ("bench", model),
+                        ("imatrix", model, "--text", text, "--out", self.folder / "i.gguf"),
+                        ("finetune", model, "--data", pairs, "--out", self.folder / "a")]:  # fmt: skip
+            self.fails(1, *command, says="is a text encoder (bert): it generates no text and has no logits")
+        info = self.succeeds("info", model).text
+        self.assertIn("attention to both sides\n", info)
+        for absent in "sampling", "chat format", "KV cache", "output head":
+            self.assertNotIn(absent, info)
 
 
 if __name__ == "__main__":

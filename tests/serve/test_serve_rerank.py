@@ -3,6 +3,7 @@ gives, in the order and form that a request asks for, beside a model that chats.
 
 import json
 import math
+import shutil
 import subprocess
 import unittest
 
@@ -17,6 +18,9 @@ MODELS = SCRATCH / "with-reranker"
 MODELS.mkdir()
 RERANKER = variant(MODELS / "reranker.gguf", words=["yes", "no"], template=ROLES, context=512)
 (MODELS / "tiny.gguf").write_bytes(TINY.read_bytes())
+ENCODER = SCRATCH / "bert"
+shutil.copytree(ROOT / "tests/golden/encoders/bert", ENCODER)
+(ENCODER / "vocab.txt").write_text("".join(f"{word}\n" for word in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", *map(chr, range(97, 123)))))
 QUERY, TEXTS = "hello", ["the world", "hello", "", "hello the world"]
 
 
@@ -160,6 +164,22 @@ class BesideAChat(ServeTest):
             reply = server.post("/v1/rerank", model="tiny", query=QUERY, documents=TEXTS)
             self.assertEqual(reply.status, 400)
             self.assertIn("the model is no reranker", reply.json["error"]["message"])
+
+
+class TextEncoder(ServeTest):
+    model, kind = ENCODER, PlainServer
+
+    def test_routes(self):
+        messages = [{"role": "user", "content": "a"}]
+        for path, body in (("/v1/chat/completions", {"messages": messages}), ("/v1/completions", {"prompt": "a"}), ("/v1/responses", {"input": "a"}),
+                           ("/v1/messages", {"messages": messages, "max_tokens": 2}), ("/completion", {"prompt": "a"}),
+                           ("/api/chat", {"model": "bert", "messages": messages})):  # fmt: skip
+            reply = self.server.post(path, **body)
+            self.assertEqual(reply.status, 400)
+            self.assertIn("the model is a text encoder (bert): it generates no text", reply.text)
+        self.assertEqual(len(self.server.post("/v1/embeddings", input="a b").json["data"][0]["embedding"]), 32)
+        shown = self.server.post("/api/show", model="bert").json
+        self.assertEqual((shown["capabilities"], shown["parameters"]), (["embedding"], ""))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 /* Tiny random text encoders, safetensors and GGUF, against float32 transformers (tests/golden/make_encoders.py): hidden
  * states of texts of several lengths in one flat batch, which have the bits of each text alone; what they refuse.
  * HEARTH_TEST_ENCODERS selects some by name, separated by commas. */
+#include "array/plan.h"
 #include "generate/encode.h"
 #include "models/label_head.h"
 #include "support/checkpoints.h"
 #include "support/cpu_device.h"
 #include "support/json_file.h"
 #include "support/options.h"
+#include "support/safetensors_writer.h"
 #include "support/scratch.h"
 #include "support/test.h"
 
@@ -314,6 +316,74 @@ static void check_conversions(void **state) {
     ht_json_decref(document);
 }
 
+/* ---- names ---- */
+
+/* Writes a copy to the scratch directory, with a prefix before the names without one, and a tensor of another task. */
+static void write_renamed(const char *path, const char *prefix, const char *other) {
+    ht_checkpoint_files *c = checkpoint_files(path);
+    safetensors_writer w = {0};
+    for (size_t i = 0, n = ht_checkpoint_n_tensors(c); i < n; i++) {
+        const ht_safetensor *t = ht_safetensors_at(c->tensors, i);
+        char renamed[256];
+        snprintf(renamed, sizeof renamed, "%s%s", prefix, ht_checkpoint_bare_name(t->name));
+        unsigned char *bytes = checkpoint_bytes(c, t);
+        safetensors_put(&w, renamed, t->dtype, t->rank, t->shape, bytes, t->n_bytes);
+        free(bytes);
+    }
+    safetensors_put(&w, other, "F32", 1, (int64_t[]){1}, NULL, 4);
+    safetensors_write(&w, "model.safetensors");
+    scratch_write("config.json", c->config_text, c->config_size);
+    ht_checkpoint_close(c);
+}
+
+/* Checkpoints of transformers' classes: with or without the prefix of the model, with the head of pretraining. */
+UNIT_TEST(names_of_classes) {
+    static const struct {
+        const char *name, *prefix[3], *other;
+    } classes[] = {{"bert", {"", "bert."}, "cls.predictions.bias"},
+                   {"xlm_roberta", {"", "roberta."}, "lm_head.layer_norm.bias"},
+                   {"nomic_bert", {"", "bert.", "nomic_bert."}, "cls.predictions.bias"},
+                   {"modernbert", {"", "model."}, "head.dense.weight"},
+                   {"embeddinggemma", {"", "model."}, "lm_head.weight"}};
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
+        char path[128], reference[160];
+        snprintf(path, sizeof path, "%s/%s", directory, classes[i].name);
+        snprintf(reference, sizeof reference, "%s/reference.json", path);
+        ht_json *document = json_file(reference);
+        for (int k = 0; k < 3 && classes[i].prefix[k]; k++) {
+            write_renamed(path, classes[i].prefix[k], classes[i].other);
+            assert_true(difference_in(scratch_directory(), document) < 2e-4);
+        }
+        ht_json_decref(document);
+    }
+}
+
+/* ---- memory ---- */
+
+/* The forecast of a step in which all rows are outputs, or one, is what its executor takes. */
+UNIT_TEST(steps_take_the_memory_of_their_forecast) {
+    static const char *const names[] = {"bert", "nomic_bert", "modernbert", "embeddinggemma"};
+    static const int32_t rows[] = {512, 8192};
+    for (size_t i = 0; i < 4 * 2 * 2; i++) {
+        char path[128];
+        const int32_t n = rows[i / 2 % 2], out = i % 2 ? n : 1;
+        const ht_plan *plan;
+        ht_exec *exec;
+        snprintf(path, sizeof path, "%s/%s", directory, names[i / 4]);
+        ht_model *m = load(path, HT_PRECISION_HIGH, cpu_device);
+        assert_works(ht_model_plan, m, HT_PLAN_HIDDEN, &plan);
+        const double forecast = (double)ht_exec_bytes(plan, n, out);
+        const size_t before = ht_memory_get(m->device).active_bytes;
+        assert_works(ht_exec_new, plan, n, out, &exec);
+        const double taken = (double)(ht_memory_get(m->device).active_bytes - before);
+        if (!(taken <= 1.01 * forecast && taken >= 0.99 * forecast))
+            fail_msg("%s: %d rows with %d outputs take %.0f bytes, %.0f in the forecast", names[i / 4], (int)n,
+                     (int)out, taken, forecast);
+        ht_exec_free(exec);
+        ht_model_free(m);
+    }
+}
+
 /* ---- refusals ---- */
 
 UNIT_TEST(generates_no_text) {
@@ -360,9 +430,11 @@ static void find_checkpoints(void) {
 UNIT_TEST(has_checkpoints) { assert_in_range(n_checkpoints, 1, MAX - 1); }
 
 int main(void) {
-    enum { OTHERS = 3 };
+    enum { OTHERS = 5 };
     find_checkpoints();
     struct CMUnitTest tests[OTHERS + 2 * MAX] = {cmocka_unit_test(has_checkpoints), cmocka_unit_test(generates_no_text),
+                                                 in_scratch(names_of_classes),
+                                                 cmocka_unit_test(steps_take_the_memory_of_their_forecast),
                                                  cmocka_unit_test(long_texts_have_the_bits_of_each_alone)};
     for (int i = 0; i < n_checkpoints; i++) {
         checkpoint *c = &checkpoints[i];

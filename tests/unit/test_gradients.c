@@ -239,7 +239,8 @@ static int sines_of_products(ht_scope *s, ht_array *const *in, int n_in, ht_arra
 static ht_array *checkpointed(ht_scope *s, ht_array *const *in) {
     const ht_function f = {sines_of_products, NULL};
     ht_array *out[1];
-    return ht_checkpoint(s, &f, in, 2, out, 1) == 1 ? ht_square(s, out[0]) : NULL;
+    ht_array *computed[2] = {ht_negative(s, in[0]), in[1]}; /* one of them not evaluated */
+    return ht_checkpoint(s, &f, computed, 2, out, 1) == 1 ? ht_square(s, out[0]) : NULL;
 }
 
 #define FUNCTION(name, expression, count, ...)                                                                         \

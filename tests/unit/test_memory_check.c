@@ -138,6 +138,13 @@ UNIT_TEST(refusals) {
     CHECK_ROOM(w, 10000000, "3.10 GB");
 }
 
+UNIT_TEST(long_texts) {
+    assert_works(ht_memory_check_step, NULL, 8192, 1000, 1000);
+    assert_fails(HT_ERR_MEMORY, "a text of 8192 tokens needs 3.1 MB to compute in, but only 0.9 MB of memory are free;",
+                 ht_memory_check_step, NULL, 8192, 3100000, 900000);
+    assert_fails(HT_ERR_MEMORY, "free on cuda; a shorter text would fit", ht_memory_check_step, "cuda", 8192, 2, 1);
+}
+
 /* A sliding layer's ring holds the rows of a step and the window before them. */
 UNIT_TEST(rings_are_as_long_as_steps) {
     ht_memory_check_wanted w = {.name = "m.gguf",
@@ -158,9 +165,9 @@ UNIT_TEST(rings_are_as_long_as_steps) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {in_scratch(without_groups),     in_scratch(unified_groups),
-                                       in_scratch(older_groups),       in_scratch(nonsense),
-                                       cmocka_unit_test(this_machine), cmocka_unit_test(cache_bytes),
-                                       cmocka_unit_test(refusals),     cmocka_unit_test(rings_are_as_long_as_steps)};
+    const struct CMUnitTest tests[] = {
+        in_scratch(without_groups), in_scratch(unified_groups),     in_scratch(older_groups),
+        in_scratch(nonsense),       cmocka_unit_test(this_machine), cmocka_unit_test(cache_bytes),
+        cmocka_unit_test(refusals), cmocka_unit_test(long_texts),   cmocka_unit_test(rings_are_as_long_as_steps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
