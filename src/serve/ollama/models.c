@@ -215,8 +215,9 @@ static ht_json *info_json(const ht_model_info *info, const ht_tokenizer *t, bool
     return out;
 }
 
-static ht_json *capabilities_json(const ht_tokenizer *t) {
+static ht_json *capabilities_json(const ht_model_info *info, const ht_tokenizer *t) {
     const serve_capabilities can = serve_capabilities_of(t);
+    if (info->is_encoder) return ht_json_pack("[s]", "embedding");
     ht_json *list = ht_json_pack("[s]", "completion");
     if (can.tools) ht_json_array_append_new(list, ht_json_string("tools"));
     if (can.thinking) ht_json_array_append_new(list, ht_json_string("thinking"));
@@ -227,7 +228,7 @@ static ht_json *capabilities_json(const ht_tokenizer *t) {
 
 /* Writes the default sampling values as Modelfile parameters, omitting those that are off. */
 static void write_parameters(const serve_options *o, const ht_model_info *info, const char *before, ht_text *out) {
-    for (int32_t i = 0; i < info->n_sampling; i++) {
+    for (int32_t i = 0; i < info->n_sampling && !info->is_encoder; i++) {
         const ht_sampling_value v = serve_sampling_value(o, &info->sampling[i]);
         const bool penalty = strcmp(v.name, "repeat_penalty") == 0, window = strcmp(v.name, "repeat_window") == 0;
         if (window || (v.value == 0 && strcmp(v.name, "temperature") != 0) || (penalty && v.value == 1)) continue;
@@ -257,7 +258,7 @@ static ht_json *show_json(serve_call *c, const serve_model_name *m, const ht_mod
                        : ht_json_pack("{so so ss so so so ss}", "modelfile", serve_text_json(&file), "parameters",
                                       serve_text_json(&parameters), "template", own ? own : "", "details",
                                       details_json(m, &d), "model_info", info_json(info, t, verbose), "capabilities",
-                                      capabilities_json(t), "modified_at", changed);
+                                      capabilities_json(info, t), "modified_at", changed);
     ht_text_discard(&parameters);
     ht_text_discard(&file);
     return out;
