@@ -155,7 +155,8 @@ static void load(serve_models *m, serve_loaded_model *e) {
     pthread_mutex_unlock(&m->lock);
     const size_t weights = weights_of(e->path);
     pthread_mutex_lock(&m->lock);
-    const size_t kv = m->o.engine.kv_bytes;
+    /* Text encoders have no KV cache. */
+    const size_t kv = m->o.model[e - m->model].tasks & SERVE_GENERATES ? m->o.engine.kv_bytes : 0;
     make_room(m, kv < SIZE_MAX - weights ? weights + kv : SIZE_MAX);
     const bool ending = m->ending;
     pthread_mutex_unlock(&m->lock);
