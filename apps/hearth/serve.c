@@ -346,10 +346,21 @@ static void on_loaded(const char *name, ht_status status, const ht_error *err, v
 
 /* ---- models ---- */
 
+/* --context, or 0 for a model whose context is smaller, as those of text encoders are, unless it is served alone. */
+static int64_t context_of(const serving *s, const char *path) {
+    ht_model_info *info;
+    if (s->names.n_models < 2 || !s->o->context || ht_model_info_read(path, &info, NULL)) return s->o->context;
+    const int64_t own = info->context;
+    ht_model_info_free(info);
+    return own < s->o->context ? 0 : s->o->context;
+}
+
 static ht_status on_load(const char *path, void *user, ht_model **out, ht_error *err) {
     serving *s = user;
-    const engine_model which = {path, (ht_precision)s->o->precision, options_kv_dtype(s->o), 0};
-    return engine_load(&s->e, s->o, &which, out, err);
+    options o = *s->o;
+    o.context = context_of(s, path);
+    const engine_model which = {path, (ht_precision)o.precision, options_kv_dtype(&o), 0};
+    return engine_load(&s->e, &o, &which, out, err);
 }
 
 /* ---- signals ---- */
