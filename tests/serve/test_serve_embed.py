@@ -66,6 +66,8 @@ class Alone(ServeTest):
         ids = [self.server.post("/tokenize", content=text, add_special=True).json["tokens"] for text in INPUTS]
         self.assertEqual(sum(map(len, ids)), reply["usage"]["prompt_tokens"])
         self.assertEqual(self.server.post("/v1/embeddings", input=ids).json, reply)  # ids are taken as they are
+        with_empty = self.server.post("/api/embed", input=["", INPUTS[0]]).json  # which has special tokens here
+        self.assertEqual((len(with_empty["embeddings"]), with_empty["prompt_eval_count"]), (2, 2 + len(ids[0])))
         (alone,) = self.server.post("/v1/embeddings", input=INPUTS[0]).json["data"]
         self.assertEqual(alone["embedding"], reply["data"][0]["embedding"])
         (states,) = self.server.post("/embedding", content=INPUTS[0], pooling="none").json
