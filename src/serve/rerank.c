@@ -51,6 +51,10 @@ static ht_ranking *rank(serve_call *c, const char *const *texts, size_t n) {
         o.n_adapters = 1;
     }
     const ht_status status = ht_rerank(c->lease.model, serve_text(c->body, "query"), texts, n, &o, &r, &err);
+    if (status == HT_ERR_UNSUPPORTED) { /* the request may not have named the model */
+        const ht_error why = err;
+        snprintf(err.message, sizeof err.message, "%.128s: %.600s", c->lease.name, why.message);
+    }
     if (status) serve_fail_as(&c->failure, status, &err);
     for (size_t i = 0; r && i < n; i++) {
         atomic_fetch_add(&c->server->metrics.prompt_tokens, r->documents[i].n_tokens);
