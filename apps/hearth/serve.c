@@ -300,7 +300,7 @@ static const struct example *example_for(const serve_names *names) {
     const struct example *e = examples;
     unsigned tasks = 0;
     for (size_t i = 0; i < names->n_models; i++) tasks |= names->model[i].tasks;
-    while (!(e->tasks & tasks)) e++;
+    while (e < examples + 2 && !(e->tasks & tasks)) e++;
     return e;
 }
 

@@ -258,10 +258,17 @@ static ht_status check_names(const serve_models *m, ht_error *err) {
 /* ---- tasks ---- */
 
 unsigned serve_tasks_of(const ht_model_info *info) {
-    const bool ranks = strcmp(info->pooling, "rank") == 0 || info->n_labels == 1;
-    if (info->is_encoder) return ranks ? SERVE_RERANKS : SERVE_EMBEDS;
-    const bool pools = *info->pooling && strcmp(info->pooling, "none") != 0;
+    const bool ranks = strcmp(info->pooling, "rank") == 0, pools = *info->pooling && strcmp(info->pooling, "none") != 0;
+    if (info->is_encoder) return info->n_labels == 1 ? SERVE_RERANKS : info->n_labels ? 0 : SERVE_EMBEDS;
     return SERVE_GENERATES | (ranks ? SERVE_RERANKS : pools ? SERVE_EMBEDS : 0u);
+}
+
+ht_json *serve_tasks_json(unsigned tasks) {
+    ht_json *list = ht_json_new_array();
+    if (tasks & SERVE_GENERATES) ht_json_array_append_new(list, ht_json_string("completion"));
+    if (tasks & (SERVE_GENERATES | SERVE_EMBEDS)) ht_json_array_append_new(list, ht_json_string("embedding"));
+    if (tasks & SERVE_RERANKS) ht_json_array_append_new(list, ht_json_string("rerank"));
+    return list;
 }
 
 /* The number of the model for requests that name none. */
@@ -274,9 +281,10 @@ static size_t first_for(const serve_models *m, unsigned tasks) {
 /* False, with a failure, for a text encoder that is to generate. */
 static bool check_task(const serve_model_source *of, unsigned tasks, serve_failure *f) {
     if (!(tasks & SERVE_GENERATES) || (of->tasks & SERVE_GENERATES)) return true;
-    return serve_fail(f, 400, "model", "the model \"%.128s\" generates no text: it %s", of->name,
-                      of->tasks & SERVE_RERANKS ? "is a reranker, for /v1/rerank"
-                                                : "is a text encoder, for /v1/embeddings and /api/embed");
+    return serve_fail(f, 400, "model", "the model \"%.128s\" generates no text: it is a text encoder%s", of->name,
+                      of->tasks & SERVE_RERANKS  ? ", for /v1/rerank"
+                      : of->tasks & SERVE_EMBEDS ? ", for /v1/embeddings and /api/embed"
+                                                 : " with a head that classifies");
 }
 
 /* ---- creation ---- */

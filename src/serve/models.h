@@ -15,12 +15,14 @@ typedef struct serve_models serve_models;
 
 /* Tasks of a model, and of a route (serve_route.flags, which have these bits). */
 enum {
-    SERVE_GENERATES = 1 << 8, /* text: all but text encoders */
-    SERVE_EMBEDS = 1 << 9,    /* text encoders, and models with a stated pooling; others can embed, too */
-    SERVE_RERANKS = 1 << 10,  /* text encoders with one score, and models with the pooling "rank" */
+    SERVE_GENERATES = 1 << 8, /* all but text encoders */
+    SERVE_EMBEDS = 1 << 9,    /* encoders without a head, models with a stated pooling; others can embed, too */
+    SERVE_RERANKS = 1 << 10,  /* encoders with one score, models with the pooling "rank"; other rerankers can, too */
     SERVE_TASKS = SERVE_GENERATES | SERVE_EMBEDS | SERVE_RERANKS
 };
 unsigned serve_tasks_of(const ht_model_info *info);
+/* What clients can ask of such a model: "completion", "embedding", "rerank". NULL: out of memory. */
+ht_json *serve_tasks_json(unsigned tasks);
 
 typedef struct serve_model_source {
     const char *name, *path;

@@ -6,7 +6,7 @@ import threading
 import time
 import unittest
 
-from support import HEARTH, SCRATCH, TINY, PlainServer, ServeTest, text_encoder, together, until
+from support import HEARTH, ROOT, SCRATCH, TINY, PlainServer, ServeTest, text_encoder, together, until
 from test_serve_rerank import QUERY, RERANKER, TEXTS
 
 ENCODER = text_encoder(SCRATCH / "encoder")
@@ -93,6 +93,21 @@ class Alone(ServeTest):
         self.refused("/v1/embeddings", "1 to 2048", input=["a"] * 2049)
         self.refused("/embedding", "more than 8192 tokens", content=["hello " * 30] * 300, pooling="none")
         self.refused("/v1/embeddings", '"dimensions" is 33', input="a", dimensions=33)
+
+
+class Heads(ServeTest):
+    def test_encoders_with_a_head(self):
+        folder = ROOT / "tests/golden/encoders"
+        with PlainServer(folder / "xlm_roberta-score.gguf", "--models", folder) as server:
+            said = [line for line in server.err if line.startswith("  ")]
+            can = {model["id"]: model["capabilities"] for model in server.get("/v1/models").json["data"]}
+            self.assertEqual([can[name] for name in ("bert", "bert-labels", "xlm_roberta-score")], [["embedding"], [], ["rerank"]])
+            self.assertEqual(server.post("/api/show", model="xlm_roberta-score").json["capabilities"], ["rerank"])
+            for name, says in ("xlm_roberta-score", ", for /v1/rerank"), ("bert-labels", " with a head that classifies"):
+                reply = server.post("/v1/completions", model=name, prompt="hello")
+                self.assertEqual((reply.status, reply.json["error"]["message"]), (400, f'the model "{name}" generates no text: it is a text encoder{says}'))
+            self.assertEqual(server.post("/v1/embeddings", input=[5, 6]).json["model"], "bert")
+            self.assertIn("/v1/embeddings", said[0])
 
 
 class Beside(ServeTest):

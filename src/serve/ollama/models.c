@@ -217,7 +217,7 @@ static ht_json *info_json(const ht_model_info *info, const ht_tokenizer *t, bool
 
 static ht_json *capabilities_json(const ht_model_info *info, const ht_tokenizer *t) {
     const serve_capabilities can = serve_capabilities_of(t);
-    if (info->is_encoder) return ht_json_pack("[s]", "embedding");
+    if (info->is_encoder) return serve_tasks_json(serve_tasks_of(info));
     ht_json *list = ht_json_pack("[s]", "completion");
     if (can.tools) ht_json_array_append_new(list, ht_json_string("tools"));
     if (can.thinking) ht_json_array_append_new(list, ht_json_string("thinking"));

@@ -8,18 +8,9 @@
 
 /* ---- models ---- */
 
-/* In the words of Ollama's /api/show. */
-static ht_json *capabilities_json(unsigned tasks) {
-    ht_json *list = ht_json_new_array();
-    if (tasks & SERVE_GENERATES) ht_json_array_append_new(list, ht_json_string("completion"));
-    if (tasks != SERVE_RERANKS) ht_json_array_append_new(list, ht_json_string("embedding"));
-    if (tasks & SERVE_RERANKS) ht_json_array_append_new(list, ht_json_string("rerank"));
-    return list;
-}
-
 static ht_json *model_json(const serve_model_name *m) {
     ht_json *model = ht_json_pack("{ss ss sI ss so}", "id", m->name, "object", "model", "created", (int64_t)m->created,
-                                  "owned_by", "hearth", "capabilities", capabilities_json(m->tasks));
+                                  "owned_by", "hearth", "capabilities", serve_tasks_json(m->tasks));
     if (m->model) ht_json_object_set_new(model, "parent", ht_json_string(m->model));
     return model;
 }
