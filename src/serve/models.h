@@ -21,7 +21,7 @@ enum {
     SERVE_TASKS = SERVE_GENERATES | SERVE_EMBEDS | SERVE_RERANKS
 };
 unsigned serve_tasks_of(const ht_model_info *info);
-/* What clients can ask of such a model: "completion", "embedding", "rerank". NULL: out of memory. */
+/* A list for clients, in the words of Ollama: "completion", "embedding"; and "rerank". NULL: out of memory. */
 ht_json *serve_tasks_json(unsigned tasks);
 
 typedef struct serve_model_source {

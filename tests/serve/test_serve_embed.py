@@ -135,6 +135,11 @@ class Beside(ServeTest):
             self.assertEqual(len(unloading.json["embeddings"][0]), 32)
             until(lambda: self.loaded(server) == {"reranker", "tiny"})
 
+    def test_unknown_names_are_as_none(self):
+        with self.beside("--any-model") as server:
+            self.assertEqual(server.post("/v1/embeddings", model="text-embedding-3-small", input="hello").json["model"], "encoder")
+            self.assertEqual(server.post("/v1/completions", model="gpt-5", prompt="hello", max_tokens=2).json["model"], "reranker")
+
     def test_an_encoder_needs_no_memory_for_keys_and_values(self):
         options = ["--kv-memory", "8M", "--context", "512"]
         with PlainServer(TINY, *options) as server:
