@@ -319,7 +319,7 @@ const option_spec option_table[] = {
     OPTION("models", KIND_PATH, models, FOR_SERVE, "DIR",
            "serve all models under DIR, each loaded on its first request (without MODEL: the models of hearth list)"),
     OPTION("alias", KIND_LIST, aliases, FOR_SERVE, "NAME[=MODEL]", "another name of a model (the first); repeatable"),
-    FLAG("any-model", any_model, FOR_SERVE, "use the first model for unknown names"),
+    FLAG("any-model", any_model, FOR_SERVE, "use the first suitable model for unknown names"),
     OPTION("memory", KIND_SIZE, memory, FOR_SERVE, "SIZE",
            "memory for models and KV caches; the least recently used are evicted (three quarters of the machine's)"),
     OPTION("kv-memory", KIND_SIZE, kv_memory, FOR_SERVE, "SIZE",

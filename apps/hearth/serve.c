@@ -59,12 +59,13 @@ static bool is_model(const serve_names *n, const char *name) {
     return false;
 }
 
-static ht_status add_model(serve_names *n, const char *name, size_t length, const char *path, ht_error *err) {
+static ht_status add_model(serve_names *n, const char *name, size_t length, const char *path, unsigned tasks,
+                           ht_error *err) {
     char *copy = keep(n, strndup(name, length));
     if (copy && is_model(n, copy)) return HT_OK;
     char *place = copy ? keep(n, strdup(path)) : NULL;
     if (!place || !HT_GROW_ONE(n->model, n->n_models)) return fail_memory(err, "the names of models");
-    n->model[n->n_models++] = (serve_model_source){copy, place};
+    n->model[n->n_models++] = (serve_model_source){copy, place, tasks};
     return HT_OK;
 }
 
@@ -72,6 +73,15 @@ static ht_status add_alias(serve_names *n, const char *name, const char *of, ht_
     if (!HT_GROW_ONE(n->alias, n->n_aliases)) return fail_memory(err, "the names of models");
     n->alias[n->n_aliases++] = (serve_alias){name, of};
     return HT_OK;
+}
+
+/* Tasks of MODEL. If it cannot be read, its load reports why. */
+static unsigned tasks_of(const char *path) {
+    ht_model_info *info;
+    if (ht_model_info_read(path, &info, NULL)) return SERVE_GENERATES;
+    const unsigned tasks = serve_tasks_of(info);
+    ht_model_info_free(info);
+    return tasks;
 }
 
 /* Names a cached model as `hearth list` does, and any other by its file or directory. The typed word also becomes a
@@ -92,7 +102,7 @@ static ht_status add_typed(serve_names *n, const char *typed, ht_error *err) {
             name = slash + 1;
         }
     }
-    st = add_model(n, name, length, path, err);
+    st = add_model(n, name, length, path, tasks_of(path), err);
     if (!st && !strchr(typed, '/') && strcmp(n->model[0].name, typed) != 0 && strcmp(path, typed) != 0)
         st = add_alias(n, typed, n->model[0].name, err);
     free(path);
@@ -135,7 +145,7 @@ static bool on_find(const ht_find *f, void *user) {
     if (why)
         s->status = add_broken(s->names, name, length, why, s->err);
     else
-        s->status = add_model(s->names, name, length, f->path, s->err);
+        s->status = add_model(s->names, name, length, f->path, serve_tasks_of(f->info), s->err);
     return !s->status;
 }
 
@@ -276,6 +286,24 @@ static void list_names(const serve_names *names, char *out, size_t room) {
     if (n >= room) memcpy(out + room - sizeof "...", "...", sizeof "...");
 }
 
+/* A request that one of the models can answer, for a terminal. */
+static const struct example {
+    unsigned tasks;
+    const char *path, *body;
+} examples[] = {
+    {SERVE_GENERATES, "chat/completions", "{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}"},
+    {SERVE_EMBEDS, "embeddings", "{\"input\": [\"Hello\"]}"},
+    {SERVE_RERANKS, "rerank", "{\"query\": \"Hello\", \"documents\": [\"Hello\"]}"},
+};
+
+static const struct example *example_for(const serve_names *names) {
+    const struct example *e = examples;
+    unsigned tasks = 0;
+    for (size_t i = 0; i < names->n_models; i++) tasks |= names->model[i].tasks;
+    while (e < examples + 2 && !(e->tasks & tasks)) e++;
+    return e;
+}
+
 static void tell_ready(serving *s) {
     const char *address = serve_address(s->server, 0),
                *key = s->o->api_key_file ? " -H 'Authorization: Bearer KEY'" : "";
@@ -288,12 +316,11 @@ static void tell_ready(serving *s) {
         snprintf(url, sizeof url, "%.256s", address);
     else
         snprintf(url, sizeof url, "%s://%.256s", scheme(s), address);
-    if (!is_socket && !s->o->no_page) snprintf(page, sizeof page, "  Page: %s/\n", url);
-    snprintf(line, sizeof line,
-             "Serving %s at %s\n%s  curl %s%s%s%s/v1/chat/completions%s -d "
-             "'{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'",
-             names, url, page, is_socket ? "--unix-socket '" : "", is_socket ? address + 5 : "",
-             is_socket ? "' http://localhost" : "", is_socket ? "" : url, key);
+    const struct example *e = example_for(&s->names);
+    if (!is_socket && !s->o->no_page && e->tasks == SERVE_GENERATES) snprintf(page, sizeof page, "  Page: %s/\n", url);
+    snprintf(line, sizeof line, "Serving %s at %s\n%s  curl %s%s%s%s/v1/%s%s -d '%s'", names, url, page,
+             is_socket ? "--unix-socket '" : "", is_socket ? address + 5 : "", is_socket ? "' http://localhost" : "",
+             is_socket ? "" : url, e->path, key, e->body);
     write_line(s, stderr, line);
 }
 
@@ -319,10 +346,21 @@ static void on_loaded(const char *name, ht_status status, const ht_error *err, v
 
 /* ---- models ---- */
 
+/* --context, or 0 for a model whose context is smaller, as those of text encoders are, unless it is served alone. */
+static int64_t context_of(const serving *s, const char *path) {
+    ht_model_info *info;
+    if (s->names.n_models < 2 || !s->o->context || ht_model_info_read(path, &info, NULL)) return s->o->context;
+    const int64_t own = info->context;
+    ht_model_info_free(info);
+    return own < s->o->context ? 0 : s->o->context;
+}
+
 static ht_status on_load(const char *path, void *user, ht_model **out, ht_error *err) {
     serving *s = user;
-    const engine_model which = {path, (ht_precision)s->o->precision, options_kv_dtype(s->o), 0};
-    return engine_load(&s->e, s->o, &which, out, err);
+    options o = *s->o;
+    o.context = context_of(s, path);
+    const engine_model which = {path, (ht_precision)o.precision, options_kv_dtype(&o), 0};
+    return engine_load(&s->e, &o, &which, out, err);
 }
 
 /* ---- signals ---- */

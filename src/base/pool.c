@@ -57,7 +57,9 @@ struct ht_pool {
     share *shares;   /* [n_threads]; the first is the caller's and never the smaller, as the caller starts first */
     int n_started;
     pid_t process;
-    pthread_mutex_t lease;
+    pthread_mutex_t lease_lock; /* protects next_lease and this_lease */
+    pthread_cond_t lease_ended;
+    uint64_t next_lease, this_lease; /* numbers in order of arrival; equal: no lease */
 
     _Alignas(64) _Atomic int64_t completed; /* blocks of the job done so far */
 
@@ -227,7 +229,8 @@ ht_status ht_pool_new(int n_threads, ht_pool **out, ht_error *err) {
     ht_pool *p = aligned_alloc(64, (sizeof *p + 63) / 64 * 64);
     if (!p) return ht_fail_memory(err, sizeof *p, "the thread pool");
     *p = (ht_pool){.n_threads = n_threads, .n_cores = ht_system_cores(), .process = getpid()};
-    pthread_mutex_init(&p->lease, NULL);
+    pthread_mutex_init(&p->lease_lock, NULL);
+    pthread_cond_init(&p->lease_ended, NULL);
     pthread_mutex_init(&p->park_lock, NULL);
     pthread_cond_init(&p->park, NULL);
     p->workers = calloc((size_t)n_threads, sizeof *p->workers);
@@ -261,7 +264,8 @@ void ht_pool_free(ht_pool *p) {
         for (int i = 0; i < p->n_started; i++) pthread_join(p->workers[i].thread, NULL);
         pthread_cond_destroy(&p->park);
         pthread_mutex_destroy(&p->park_lock);
-        pthread_mutex_destroy(&p->lease);
+        pthread_cond_destroy(&p->lease_ended);
+        pthread_mutex_destroy(&p->lease_lock);
     }
     free(p->shares);
     free(p->placements);
@@ -271,8 +275,12 @@ void ht_pool_free(ht_pool *p) {
 
 int ht_pool_threads(const ht_pool *p) { return p->n_threads; }
 
+/* Leases go in order of arrival. A mutex does not: a thread of back-to-back steps takes it again before others wake. */
 void ht_pool_lease(ht_pool *p) {
-    pthread_mutex_lock(&p->lease);
+    pthread_mutex_lock(&p->lease_lock);
+    const uint64_t mine = p->next_lease++;
+    while (p->this_lease != mine) pthread_cond_wait(&p->lease_ended, &p->lease_lock);
+    pthread_mutex_unlock(&p->lease_lock);
     atomic_store(&p->leased, true);
     wake_parked(p);
 }
@@ -280,7 +288,9 @@ void ht_pool_lease(ht_pool *p) {
 void ht_pool_release(ht_pool *p) {
     look_for_late(p);
     atomic_store(&p->leased, false);
-    pthread_mutex_unlock(&p->lease);
+    pthread_mutex_lock(&p->lease_lock);
+    if (++p->this_lease != p->next_lease) pthread_cond_broadcast(&p->lease_ended);
+    pthread_mutex_unlock(&p->lease_lock);
 }
 
 /* First block of share i. Shares differ by at most one block; larger shares come first. */

@@ -2,7 +2,7 @@
  * gets an equal range of consecutive blocks. A thread runs its range front to back, for sequential memory access, then
  * steals blocks from the ends of other ranges. A preempted thread therefore delays the job by at most one block.
  *
- * The pool is leased to one caller at a time. Workers spin briefly for the next job, then park. Every thread of the
+ * The pool is leased to one caller at a time, in order of arrival. Workers spin briefly for the next job, then park. Every thread of the
  * pool flushes denormals. */
 #ifndef HT_BASE_POOL_H
 #define HT_BASE_POOL_H

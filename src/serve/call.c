@@ -99,8 +99,8 @@ static bool work_on(serve_call *c, bool *later) {
         const char *name = serve_text(c->body, "model");
         const bool again = c->again;
         c->again = true; /* before another thread can take the work */
-        const serve_leasing leasing =
-            serve_models_lease(c->server->models, name, &c->work, again, &c->lease, &c->failure);
+        const serve_leasing leasing = serve_models_lease(c->server->models, name, c->route->flags & SERVE_TASKS,
+                                                         &c->work, again, &c->lease, &c->failure);
         *later = leasing == SERVE_LATER;
         if (leasing != SERVE_LEASED) return false;
     }

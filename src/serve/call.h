@@ -16,13 +16,14 @@
 typedef struct serve_call serve_call;
 
 enum {
-    SERVE_MODEL = 1,     /* needs a model: the field "model" names it; the default is the first */
+    SERVE_MODEL = 1,     /* needs a model: the field "model" names it; the default is the first for the task */
     SERVE_BODY = 2,      /* has a JSON body */
     SERVE_AT_ONCE = 4,   /* runs on the server's thread, without queueing */
     SERVE_OPEN = 8,      /* needs no API key */
     SERVE_REFUSES = 32,  /* unsupported: the error names an alternative */
     SERVE_COMPUTES = 64, /* runs on a compute thread (serve_server.computers) */
     SERVE_SAYS = 128     /* requires a body, though no single field is required: one of several is */
+    /* SERVE_TASKS (models.h) */
 };
 
 /* An endpoint. */

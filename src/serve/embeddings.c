@@ -2,7 +2,7 @@
 
 #include "base/base64.h"
 #include "formats/json.h"
-#include "serve/generation.h"
+#include "serve/prompts.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -80,10 +80,13 @@ static bool read_one(serve_call *c, const ht_json *item, inputs *in, size_t i) {
     if (!in->ids[i]) return serve_fail_memory(&c->failure);
     for (size_t j = 0; j < n; j++) {
         int64_t value;
-        if (!ht_json_whole(ht_json_array_get(item, j), &value) || value < 0 ||
-            value >= ht_model_vocab_size(c->lease.model))
+        if (!ht_json_whole(ht_json_array_get(item, j), &value))
+            return serve_fail(&c->failure, 400, "input", "\"input\": list %zu has more than token ids", i);
+        if (value < 0 || value >= ht_model_vocab_size(c->lease.model))
             return serve_fail(&c->failure, 400, "input",
-                              "\"input\": list %zu has something that is no token of the model", i);
+                              "\"input\": list %zu has the token id %lld, expected 0 to %d; send texts instead of ids "
+                              "of another tokenizer",
+                              i, (long long)value, (int)ht_model_vocab_size(c->lease.model) - 1);
         in->ids[i][j] = (int32_t)value;
     }
     return true;
@@ -101,6 +104,23 @@ static bool read_inputs(serve_call *c, const ht_json *input, inputs *in) {
     for (size_t i = 0; i < in->n; i++)
         if (!read_one(c, one ? input : ht_json_array_get(input, i), in, i)) return false;
     return true;
+}
+
+/* A vector for every token: a response that is thousands of times the request would take the memory of others. */
+static bool check_tokens(serve_call *c, const inputs *in) {
+    enum { MOST_VECTORS = 8192 };
+    size_t n = 0;
+    for (size_t i = 0; i < in->n && n <= MOST_VECTORS; i++) {
+        serve_ids ids = {.n = in->ids ? in->n_ids[i] : 0};
+        const bool good = in->ids || serve_ids_append_text(c, &ids, in->text[i], SERVE_BEGINS, "content");
+        n += ids.n;
+        free(ids.id);
+        if (!good) return false;
+    }
+    if (n <= MOST_VECTORS) return true;
+    return serve_fail(&c->failure, 400, "pooling",
+                      "the texts have more than %d tokens, and each has a vector without pooling: send fewer texts",
+                      MOST_VECTORS);
 }
 
 /* The vectors, or NULL with a failure. */
@@ -122,7 +142,8 @@ static ht_embeddings *embed(serve_call *c, const inputs *in, const ht_embed_opti
     for (size_t i = 0; e && i < e->n; i++) {
         atomic_fetch_add(&c->server->metrics.prompt_tokens, e->embeddings[i].n_tokens);
         if (!e->embeddings[i].status) continue;
-        snprintf(err.message, sizeof err.message, "input %zu: %.700s", i, e->embeddings[i].message);
+        snprintf(err.message, sizeof err.message, "input %zu: %.700s%s", i, e->embeddings[i].message,
+                 e->embeddings[i].status == HT_ERR_LIMIT && !o.truncate ? "; \"truncate\": true drops its end" : "");
         serve_fail_as(&c->failure, e->embeddings[i].status, &err);
         ht_embeddings_free(e);
         return NULL;
@@ -136,7 +157,7 @@ bool serve_embed_inputs(serve_call *c, const ht_json *input, const ht_embed_opti
     if (o->pooling == HT_POOLING_MODEL && ht_model_pooling(c->lease.model) == HT_POOLING_NONE)
         return serve_fail(&c->failure, 400, "pooling",
                           "the model has no pooling: choose one, or ask /embedding for the vectors of all tokens");
-    if (read_inputs(c, input, &in)) *out = embed(c, &in, o);
+    if (read_inputs(c, input, &in) && (o->pooling != HT_POOLING_NONE || check_tokens(c, &in))) *out = embed(c, &in, o);
     free_inputs(&in);
     return *out != NULL;
 }

@@ -155,7 +155,8 @@ static void load(serve_models *m, serve_loaded_model *e) {
     pthread_mutex_unlock(&m->lock);
     const size_t weights = weights_of(e->path);
     pthread_mutex_lock(&m->lock);
-    const size_t kv = m->o.engine.kv_bytes;
+    /* Text encoders have no KV cache. */
+    const size_t kv = m->o.model[e - m->model].tasks & SERVE_GENERATES ? m->o.engine.kv_bytes : 0;
     make_room(m, kv < SIZE_MAX - weights ? weights + kv : SIZE_MAX);
     const bool ending = m->ending;
     pthread_mutex_unlock(&m->lock);
@@ -252,6 +253,38 @@ static ht_status check_names(const serve_models *m, ht_error *err) {
         return ht_fail(err, HT_ERR_ARGUMENT, "the name \"%s\" is already in use", name);
     }
     return HT_OK;
+}
+
+/* ---- tasks ---- */
+
+unsigned serve_tasks_of(const ht_model_info *info) {
+    const bool ranks = strcmp(info->pooling, "rank") == 0, pools = *info->pooling && strcmp(info->pooling, "none") != 0;
+    if (info->is_encoder) return info->n_labels == 1 ? SERVE_RERANKS : info->n_labels ? 0 : SERVE_EMBEDS;
+    return SERVE_GENERATES | (ranks ? SERVE_RERANKS : pools ? SERVE_EMBEDS : 0u);
+}
+
+ht_json *serve_tasks_json(unsigned tasks) {
+    ht_json *list = ht_json_new_array();
+    if (tasks & SERVE_GENERATES) ht_json_array_append_new(list, ht_json_string("completion"));
+    if (tasks & (SERVE_GENERATES | SERVE_EMBEDS)) ht_json_array_append_new(list, ht_json_string("embedding"));
+    if (tasks & SERVE_RERANKS) ht_json_array_append_new(list, ht_json_string("rerank"));
+    return list;
+}
+
+/* The number of the model for requests that name none. */
+static size_t first_for(const serve_models *m, unsigned tasks) {
+    for (size_t i = 0; i < m->o.n_models; i++)
+        if (m->o.model[i].tasks & tasks) return i;
+    return 0;
+}
+
+/* False, with a failure, for a text encoder that is to generate. */
+static bool check_task(const serve_model_source *of, unsigned tasks, serve_failure *f) {
+    if (!(tasks & SERVE_GENERATES) || (of->tasks & SERVE_GENERATES)) return true;
+    return serve_fail(f, 400, "model", "the model \"%.128s\" generates no text: it is a text encoder%s", of->name,
+                      of->tasks & SERVE_RERANKS  ? ", for /v1/rerank"
+                      : of->tasks & SERVE_EMBEDS ? ", for /v1/embeddings and /api/embed"
+                                                 : " with a head that classifies");
 }
 
 /* ---- creation ---- */
@@ -355,16 +388,19 @@ static serve_leasing lease(serve_models *m, serve_loaded_model *e, const serve_a
     return SERVE_LATER;
 }
 
-serve_leasing serve_models_lease(serve_models *m, const char *name, serve_work *work, bool again, serve_lease *out,
-                                 serve_failure *f) {
-    const size_t n_models = m->o.n_models, i = name && *name ? resolve(m, name) : 0;
-    const bool known = name_at(m, i) != NULL;
-    if (!known && !m->o.any_name) {
+serve_leasing serve_models_lease(serve_models *m, const char *name, unsigned tasks, serve_work *work, bool again,
+                                 serve_lease *out, serve_failure *f) {
+    const size_t n_models = m->o.n_models;
+    size_t i = name && *name ? resolve(m, name) : first_for(m, tasks);
+    if (!name_at(m, i) && !m->o.any_name) {
         refuse_name(m, name, f);
         return SERVE_REFUSED;
     }
-    const serve_adapter_source *a = known && i >= n_models ? &m->o.adapter[i - n_models] : NULL;
-    serve_loaded_model *e = i < n_models ? &m->model[i] : m->model;
+    if (!name_at(m, i)) i = first_for(m, tasks);
+    const serve_adapter_source *a = i >= n_models ? &m->o.adapter[i - n_models] : NULL;
+    const size_t which = a ? 0 : i;
+    serve_loaded_model *e = &m->model[which];
+    if (!check_task(&m->o.model[which], tasks, f)) return SERVE_REFUSED;
     pthread_mutex_lock(&m->lock);
     const serve_leasing how = lease(m, e, a, work, again, out);
     if (how == SERVE_REFUSED)
@@ -426,6 +462,7 @@ bool serve_models_name(serve_models *m, size_t i, serve_model_name *out) {
     *out = (serve_model_name){.name = a ? a->name : e->name,
                               .path = a ? a->path : e->path,
                               .model = a ? e->name : NULL,
+                              .tasks = m->o.model[a ? 0 : i].tasks,
                               .loaded = e->state == READY,
                               .bytes = e->bytes - kv.kv_budget + kv.kv_bytes}; /* KV cache in use, not its budget */
     pthread_mutex_unlock(&m->lock);

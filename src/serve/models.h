@@ -13,8 +13,20 @@
 
 typedef struct serve_models serve_models;
 
+/* Tasks of a model, and of a route (serve_route.flags, which have these bits). */
+enum {
+    SERVE_GENERATES = 1 << 8, /* all but text encoders */
+    SERVE_EMBEDS = 1 << 9,    /* encoders without a head, models with a stated pooling; others can embed, too */
+    SERVE_RERANKS = 1 << 10,  /* encoders with one score, models with the pooling "rank"; other rerankers can, too */
+    SERVE_TASKS = SERVE_GENERATES | SERVE_EMBEDS | SERVE_RERANKS
+};
+unsigned serve_tasks_of(const ht_model_info *info);
+/* A list for clients, in the words of Ollama: "completion", "embedding"; and "rerank". NULL: out of memory. */
+ht_json *serve_tasks_json(unsigned tasks);
+
 typedef struct serve_model_source {
     const char *name, *path;
+    unsigned tasks; /* it is made for */
 } serve_model_source;
 
 /* An adapter of the first model. */
@@ -43,7 +55,7 @@ typedef struct serve_models_options {
     size_t n_aliases;
     const serve_broken *broken; /* [n_broken], reported when a client requests one */
     size_t n_broken;
-    bool any_name;            /* unknown names mean the first model */
+    bool any_name;            /* unknown names mean what no name means */
     bool first_at_once;       /* the first model is loaded at start */
     size_t memory_bytes;      /* limit for weights and KV cache; 0: three quarters of the machine's memory */
     ht_engine_options engine; /* for each model; kv_bytes of several defaults to memory_bytes / 4 */
@@ -79,9 +91,10 @@ typedef enum serve_leasing {
     SERVE_REFUSED /* the failure has the reason */
 } serve_leasing;
 
-/* Leases the model of that name; NULL or "": the first. `again`: the work waited before; a failed load is final. */
-serve_leasing serve_models_lease(serve_models *m, const char *name, serve_work *work, bool again, serve_lease *out,
-                                 serve_failure *f);
+/* Leases the model of that name; NULL or "": the first that is made for one of the tasks, else the first of all. A text
+ * encoder is refused for SERVE_GENERATES. `again`: the work waited before; a failed load is final. */
+serve_leasing serve_models_lease(serve_models *m, const char *name, unsigned tasks, serve_work *work, bool again,
+                                 serve_lease *out, serve_failure *f);
 void serve_lease_end(serve_models *m, serve_lease *lease);
 /* The *n adapters of a leased model, lent as long as the lease. The caller frees the array; NULL: out of memory. */
 ht_adapter **serve_lease_adapters(const serve_models *m, const serve_lease *lease, int *n);
@@ -94,6 +107,7 @@ typedef struct serve_model_name {
     const char *path;     /* of the checkpoint, or of the adapter */
     const char *model;    /* the adapter's model; NULL: the name is a model */
     const char *alias_of; /* NULL: not an alias */
+    unsigned tasks;       /* the model is made for */
     bool loaded;
     size_t bytes;    /* weights and KV cache in use; 0: not loaded */
     int64_t created; /* modification time of its file, in seconds since 1970 */

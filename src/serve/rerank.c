@@ -51,11 +51,16 @@ static ht_ranking *rank(serve_call *c, const char *const *texts, size_t n) {
         o.n_adapters = 1;
     }
     const ht_status status = ht_rerank(c->lease.model, serve_text(c->body, "query"), texts, n, &o, &r, &err);
+    if (status == HT_ERR_UNSUPPORTED) { /* the request may not have named the model */
+        const ht_error why = err;
+        snprintf(err.message, sizeof err.message, "%.128s: %.600s", c->lease.name, why.message);
+    }
     if (status) serve_fail_as(&c->failure, status, &err);
     for (size_t i = 0; r && i < n; i++) {
         atomic_fetch_add(&c->server->metrics.prompt_tokens, r->documents[i].n_tokens);
         if (!r->documents[i].status) continue;
-        snprintf(err.message, sizeof err.message, "document %zu: %.700s", i, r->documents[i].message);
+        snprintf(err.message, sizeof err.message, "document %zu: %.700s%s", i, r->documents[i].message,
+                 r->documents[i].status == HT_ERR_LIMIT && !o.truncate ? "; \"truncate\": true drops its end" : "");
         serve_fail_as(&c->failure, r->documents[i].status, &err);
         ht_ranking_free(r);
         return NULL;

@@ -53,7 +53,7 @@ static void look_for_leaks_once(int *argc, char ***argv) {
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
-    static const serve_model_source model = {"tiny", FUZZ_MODEL};
+    static const serve_model_source model = {"tiny", FUZZ_MODEL, SERVE_GENERATES};
     static const char *const listen[] = {address};
     ht_error err = {0};
     ht_device_options one_thread; /* of its own: handing work over costs more than this work */

@@ -1,4 +1,5 @@
-"""Clients that people use, against hearth serve: OpenAI's, Anthropic's, Ollama's, Cohere's, LangChain's, LiteLLM, lm-eval, and agents.
+"""Clients that people use, against hearth serve: OpenAI's, Anthropic's, Ollama's, Cohere's, LangChain's, LlamaIndex's, LiteLLM, lm-eval,
+and agents.
 
     HEARTH=build/release/bin/hearth build/clients/bin/python tests/serve/check_clients.py
 
@@ -14,12 +15,15 @@ import signal
 import struct
 import subprocess
 import unittest
+import unittest.mock
 from typing import Literal
 
 import openai
 import pydantic
 
-from support import HEARTH, SCRATCH, TINY, ServeTest, speaking_model, tiny_model
+from support import HEARTH, SCRATCH, TINY, ServeTest, speaking_model, tiny_model, until
+from test_serve_embed import ENCODER, INPUTS, MODELS
+from test_serve_embed import by_command as embedded_by_command
 from test_serve_rerank import QUERY, RERANKER, TEXTS, by_command
 
 HELLO = [{"role": "user", "content": "hello"}]
@@ -56,7 +60,10 @@ ENDLESS = speaking_model(SPEAKING, "hello ")
 
 
 def missing(package):
-    return importlib.util.find_spec(package) is None
+    try:
+        return importlib.util.find_spec(package) is None
+    except ModuleNotFoundError:  # of a package around it
+        return True
 
 
 class Weather(pydantic.BaseModel):
@@ -355,11 +362,27 @@ class Ollama(ServeTest):
         self.assertIn("options.temperature", caught.exception.error)
 
 
-@unittest.skipIf(missing("cohere"), "skipped: cohere is not installed")
-class Cohere(ServeTest):
+class Rerankers(ServeTest):
     model = RERANKER
 
-    def test_rerank(self):
+    def test_llama_index(self):
+        if missing("llama_index.postprocessor.jinaai_rerank") or missing("llama_index.postprocessor.tei_rerank"):
+            self.skipTest("skipped: llama-index-postprocessor-jinaai-rerank and -tei-rerank are not installed")
+        from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+        from llama_index.postprocessor.jinaai_rerank import JinaRerank
+        from llama_index.postprocessor.tei_rerank import TextEmbeddingInference
+
+        for reranker in (JinaRerank(base_url=self.server.url + "/v1", api_key="none", model="reranker", top_n=3),
+                         TextEmbeddingInference(base_url=self.server.url, top_n=3)):
+            nodes = [NodeWithScore(node=TextNode(text=text)) for text in TEXTS]
+            got = reranker.postprocess_nodes(nodes, QueryBundle(QUERY))
+            self.assertEqual(len(got), 3)
+            for one, (index, score, _) in zip(got, by_command()):
+                self.assertEqual(one.node.text, TEXTS[index])
+                self.assertAlmostEqual(one.score, score, places=6)
+
+    @unittest.skipIf(missing("cohere"), "skipped: cohere is not installed")
+    def test_cohere(self):
         import cohere
 
         for kind, more in (cohere.ClientV2, {}), (cohere.Client, {"return_documents": True}):
@@ -376,6 +399,107 @@ class Cohere(ServeTest):
                 client.rerank(model="reranker", query="", documents=TEXTS)
             with self.assertRaises(cohere.NotFoundError):
                 client.rerank(model="absent", query=QUERY, documents=TEXTS)
+
+
+class Embedders(ServeTest):
+    """A text encoder, beside a chat model and a reranker."""
+
+    model, options = ENCODER, ("--models", MODELS)
+
+    def clients(self):
+        """Whose functions make vectors of a list of texts, and of their first values."""
+        url, name = self.server.url, "encoder"
+        where = {"base_url": url + "/v1", "api_key": "none"}
+        raw = openai.OpenAI(**where, max_retries=0)
+        self.addCleanup(raw.close)
+        for form in openai.omit, "float":  # it asks for base64 by default
+            yield "openai", lambda texts, **more: [one.embedding for one in raw.embeddings.create(model=name, input=texts, encoding_format=form, **more).data]  # noqa: B023
+        if not missing("ollama"):
+            import ollama
+
+            client = ollama.Client(url)
+            self.addCleanup(client._client.close)
+            yield "ollama", lambda texts, **more: client.embed(name, texts, truncate=False, keep_alive="5m", **more).embeddings
+        if not missing("langchain_openai"):
+            import langchain_openai
+
+            yield "langchain-openai", lambda texts, **more: langchain_openai.OpenAIEmbeddings(
+                **where, model=name, check_embedding_ctx_length=False, **more).embed_documents(texts)
+        if not missing("langchain_ollama"):
+            import langchain_ollama
+
+            yield "langchain-ollama", lambda texts, **more: langchain_ollama.OllamaEmbeddings(base_url=url, model=name, keep_alive=300, **more).embed_documents(texts)
+        if not missing("llama_index.embeddings.openai_like"):
+            from llama_index.embeddings.openai_like import OpenAILikeEmbedding
+
+            yield "llama-index-embeddings-openai-like", lambda texts, **more: OpenAILikeEmbedding(
+                name, api_base=url + "/v1", embed_batch_size=2, **more).get_text_embedding_batch(texts)
+        if not missing("llama_index.embeddings.ollama"):
+            from llama_index.embeddings.ollama import OllamaEmbedding
+
+            yield "llama-index-embeddings-ollama", lambda texts: OllamaEmbedding(name, base_url=url, embed_batch_size=2).get_text_embedding_batch(texts)
+
+    def assert_vectors(self, got, wanted):
+        for one, other in zip(got, wanted, strict=True):
+            for x, y in zip(one, other, strict=True):
+                self.assertAlmostEqual(x, y, places=5)
+
+    def test_vectors(self):
+        whole, short = embedded_by_command(), embedded_by_command("--dimensions", "8")
+        for name, embed in self.clients():
+            with self.subTest(name):
+                self.assert_vectors(embed(INPUTS), whole)
+                if name != "llama-index-embeddings-ollama":  # which has no such option
+                    self.assert_vectors(embed(INPUTS, dimensions=8), short)
+
+    def test_token_ids(self):
+        """OpenAI's client sends them as they are; LangChain's those of a tokenizer that OpenAI's models have, unless it is the model's."""
+        client = openai.OpenAI(base_url=self.server.url + "/v1", api_key="none", max_retries=0)
+        self.addCleanup(client.close)
+        ids = [self.ok("/tokenize", {"content": text, "add_special": True})["tokens"] for text in INPUTS]
+        wanted = embedded_by_command()
+        self.assert_vectors([one.embedding for one in client.embeddings.create(model="encoder", input=ids).data], wanted)
+        self.assert_vectors([client.embeddings.create(model="encoder", input=ids[0]).data[0].embedding], wanted[:1])
+        if missing("langchain_openai"):
+            return
+        import langchain_openai
+
+        vectors = langchain_openai.OpenAIEmbeddings(base_url=self.server.url + "/v1", api_key="none", model="encoder", max_retries=0)
+        tokenizer = unittest.mock.Mock()
+        with unittest.mock.patch("tiktoken.get_encoding", return_value=tokenizer):
+            tokenizer.encode_ordinary.side_effect = lambda text: ids[INPUTS.index(text)]
+            self.assert_vectors(vectors.embed_documents(INPUTS), wanted)
+            tokenizer.encode_ordinary.side_effect = lambda text: [15339, 1917]
+            with self.assertRaisesRegex(openai.BadRequestError, "token id 15339, expected 0 to 63; send texts"):
+                vectors.embed_documents(INPUTS)
+
+    @unittest.skipIf(missing("ollama"), "skipped: ollama is not installed")
+    def test_ollama(self):
+        import ollama
+
+        client = ollama.Client(self.server.url)
+        self.addCleanup(client._client.close)
+        self.assertEqual(client.show("encoder").capabilities, ["embedding"])
+        self.assert_vectors([client.embeddings("encoder", INPUTS[0]).embedding], embedded_by_command("--no-normalize")[:1])
+        long = "hello " * 50
+        self.assertEqual(client.embed("encoder", long).prompt_eval_count, 40)
+        for ask in lambda: client.embed("encoder", long, truncate=False), lambda: client.chat("encoder", HELLO), lambda: client.generate("encoder", "hello"):
+            with self.assertRaises(ollama.ResponseError) as caught:
+                ask()
+            self.assertEqual(caught.exception.status_code, 400)
+        client.embed("encoder", "hello", keep_alive=0)
+        until(lambda: "encoder:latest" not in {model.model for model in client.ps().models})
+
+    def test_chat_models_do_not_stand_in(self):
+        """Names that are none of these, and a chat with an encoder, fail as the client's errors."""
+        client = openai.OpenAI(base_url=self.server.url + "/v1", api_key="none", max_retries=0)
+        self.addCleanup(client.close)
+        with self.assertRaises(openai.NotFoundError):
+            client.embeddings.create(model="text-embedding-3-small", input="hello")
+        with self.assertRaisesRegex(openai.BadRequestError, "text encoder") as caught:
+            client.chat.completions.create(model="encoder", messages=HELLO)
+        self.assertEqual(caught.exception.param, "model")
+        self.assertEqual(len(client.embeddings.create(model="tiny", input="hello").data[0].embedding), 64)
 
 
 @unittest.skipIf(missing("langchain_openai"), "skipped: langchain-openai is not installed")

@@ -52,6 +52,17 @@ def variant(name, special=(), words=(), **how):
     return path
 
 
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz", *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz")]
+
+
+def text_encoder(path):
+    """A BERT of tests/golden with a vocabulary, and so many positions that 38 words fit."""
+    shutil.copytree(ROOT / "tests/golden/encoders/bert", path)
+    more = ["hello", "the", "world"]
+    (path / "vocab.txt").write_text("".join(f"{word}\n" for word in [*WORDS, *more, *(f"[unused{i}]" for i in range(64 - len(WORDS) - len(more)))]))
+    return path
+
+
 def speaking_model(path, text):
     """Writes a model like TINY with a token more, the text, and returns options by which all its answers are that token, again and again."""
     variant(path, words=["".join(tiny_model.byte_alphabet()[byte] for byte in text.encode())])

@@ -5,7 +5,7 @@ import re
 import unittest
 
 from browser import CHROMIUM, SHIFT, Browser, Page
-from support import SCRATCH, TINY, ServeTest, speaking_model
+from support import SCRATCH, TINY, ServeTest, speaking_model, text_encoder
 
 SKIPPED = "skipped: there is no chromium to open the page with; HEARTH_CHROMIUM may name one"
 DANGEROUS = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>&amp;"
@@ -340,6 +340,20 @@ class Keys(PageTest):
         page.wait("document.querySelector('#model').options.length === 1")
         self.assertEqual(page.evaluate("sessionStorage['hearth.key']"), "other-key")
         self.assertNotIn("other-key", page.evaluate("JSON.stringify(localStorage)"))
+
+
+class Encoders(PageTest):
+    def test_models_that_generate_are_offered(self):
+        encoder = text_encoder(self.folder / "encoder")
+        page = self.open(self.serve(encoder))
+        page.wait("!document.querySelector('#notice').hidden")
+        self.assertEqual(page.text("#notice"), "No model here generates text. encoder: embeddings and reranking only.")
+        models = self.folder / "models"
+        models.mkdir()
+        (models / "tiny.gguf").symlink_to(TINY)
+        page = self.open(self.serve(encoder, "--models", models))
+        page.wait("document.querySelector('#model').options.length")
+        self.assertEqual(page.evaluate("[...document.querySelector('#model').options].map(o => o.value).join()"), "tiny")
 
 
 if __name__ == "__main__":

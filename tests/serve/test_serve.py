@@ -27,7 +27,7 @@ class Models(ServeTest):
         self.assertEqual((status, fields["content-type"], listed["object"]), (200, "application/json", "list"))
         self.assertEqual([model["id"] for model in listed["data"]], ["tiny", "other"])
         for model in listed["data"]:
-            self.assertEqual(set(model), {"id", "object", "created", "owned_by"})
+            self.assertEqual(set(model), {"id", "object", "created", "owned_by", "capabilities"})
             self.assertEqual((model["object"], model["owned_by"]), ("model", "hearth"))
             self.assertEqual(model["created"], int(TINY.stat().st_mtime))
             self.assertEqual(self.server.get(f"/v1/models/{model['id']}")[2], model)

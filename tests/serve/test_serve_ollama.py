@@ -201,6 +201,7 @@ class Ollama(PlainTest):
         self.assertEqual(len(self.server.post("/api/embeddings", model="tiny", prompt="Hello").json["embedding"]), 64)
         self.assertEqual(self.server.post("/api/embeddings", model="tiny").json["embedding"], [])
         self.refused(self.server.post("/api/embed", model="tiny", input=3), 400)
+        self.refused(self.server.post("/api/embed", model="tiny", input=["Hello", ""]), 400, "input 1")
         self.refused(self.server.post("/api/embed", model="tiny", input="x", dimensions=-1), 400, "dimensions")
 
     def test_models_are_not_changed(self):

@@ -163,7 +163,7 @@ class BesideAChat(ServeTest):
             self.assertEqual(server.post("/v1/rerank", model="reranker", query=QUERY, documents=TEXTS).status, 200)
             reply = server.post("/v1/rerank", model="tiny", query=QUERY, documents=TEXTS)
             self.assertEqual(reply.status, 400)
-            self.assertIn("the model is no reranker", reply.json["error"]["message"])
+            self.assertIn("tiny: the model is no reranker", reply.json["error"]["message"])
 
 
 class TextEncoder(ServeTest):

@@ -155,6 +155,51 @@ UNIT_TEST(leases_take_turns) {
     ht_pool_free(pool);
 }
 
+/* The order of leases: threads that take one again and again. */
+typedef struct queue {
+    ht_pool *pool;
+    atomic_int waiting; /* threads that have come */
+    int last, repeated; /* only touched under the lease: the last thread; leases of a thread after its own */
+} queue;
+
+typedef struct customer {
+    queue *queue;
+    int number;
+} customer;
+
+enum { CUSTOMERS = 3, PURCHASES = 400 };
+
+static void *buy(void *arg) {
+    const customer *c = arg;
+    queue *q = c->queue;
+    atomic_fetch_add(&q->waiting, 1);
+    while (atomic_load(&q->waiting) < CUSTOMERS) sched_yield();
+    for (int i = 0; i < PURCHASES; i++) {
+        ht_pool_lease(q->pool);
+        q->repeated += q->last == c->number;
+        q->last = c->number;
+        const struct timespec step = {.tv_nsec = 50000}; /* the others come meanwhile */
+        nanosleep(&step, NULL);
+        ht_pool_release(q->pool);
+    }
+    return NULL;
+}
+
+UNIT_TEST(leases_go_in_order_of_arrival) {
+    ht_pool *pool = make(2);
+    queue q = {.pool = pool, .last = -1};
+    customer customers[CUSTOMERS];
+    pthread_t threads[CUSTOMERS];
+    for (int i = 0; i < CUSTOMERS; i++) {
+        customers[i] = (customer){&q, i};
+        assert_int_equal(pthread_create(&threads[i], NULL, buy, &customers[i]), 0);
+    }
+    for (int i = 0; i < CUSTOMERS; i++) pthread_join(threads[i], NULL);
+    /* Now and then a thread loses its core between two leases, and the others repeat. */
+    assert_true(q.repeated < CUSTOMERS * PURCHASES / 20);
+    ht_pool_free(pool);
+}
+
 static void count_slowly(void *arg, int64_t begin, int64_t end, int worker) {
     count_blocks(arg, begin, end, worker);
     if (begin % 7 == worker % 7) sched_yield(); /* some threads lose their core, others take what is left of theirs */
@@ -310,6 +355,7 @@ int main(void) {
         cmocka_unit_test(parked_workers_wake),
         cmocka_unit_test(a_forked_process_goes_on),
         cmocka_unit_test(leases_take_turns),
+        cmocka_unit_test(leases_go_in_order_of_arrival),
         cmocka_unit_test(sizes_of_a_pool),
         cmocka_unit_test(denormals),
     };

@@ -44,7 +44,7 @@ static bool failed;
 
 static int start(void **state) {
     static const char *const listen[] = {address};
-    static serve_model_source model = {.name = "tiny"};
+    static serve_model_source model = {.name = "tiny", .tasks = SERVE_GENERATES};
     ht_error err = {0};
     serve_options o = {.listen = listen, .n_listen = 1};
     (void)state;

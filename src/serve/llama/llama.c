@@ -182,6 +182,7 @@ const serve_field serve_llama_embedding_fields[] = {{"model", .is = SERVE_IS_TEX
                                                     {"input", .is = SERVE_IS_INPUTS},
                                                     {"embd_normalize", .is = SERVE_IS_INTEGER(INT32_MIN, INT32_MAX)},
                                                     {"pooling", .is = SERVE_IS_WORD(serve_poolings)},
+                                                    {"truncate", .is = SERVE_IS_FLAG},
                                                     {0}};
 
 /* One vector, or those of all tokens. */
@@ -207,7 +208,9 @@ bool serve_llama_embedding(serve_call *c) {
     /* Hidden states of tokens are not scaled, unless the request says so. */
     const int32_t norm = (int32_t)serve_integer(c->body, "embd_normalize", o.pooling == HT_POOLING_NONE ? -1 : 2);
     o.normalize = norm == 2;
+    o.truncate = serve_flag(c->body, "truncate", false);
     if (!serve_embed_inputs(c, input, &o, &e)) return false;
+    serve_report_truncated(c, e);
     ht_json *list = ht_json_new_array();
     for (size_t i = 0; i < e->n; i++)
         ht_json_array_append_new(

@@ -11,7 +11,7 @@ static const serve_field common_fields[] = {{"model", .is = SERVE_IS_TEXT},
                                             {"keep_alive", .is = SERVE_IS_DURATION},
                                             {0}};
 const serve_field serve_ollama_embed_fields[] = {
-    {"input", .is = {.types = SERVE_JSON_TEXT | SERVE_JSON_LIST, .most = SERVE_MOST_INPUTS, .item = &serve_full_text}},
+    {"input", .is = {.types = SERVE_JSON_TEXT | SERVE_JSON_LIST, .most = SERVE_MOST_INPUTS, .item = &serve_any_text}},
     {"truncate", .is = SERVE_IS_FLAG},
     {"dimensions", .is = SERVE_IS_INTEGER(1, INT32_MAX)},
     SERVE_MORE(common_fields),

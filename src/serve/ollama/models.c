@@ -216,8 +216,8 @@ static ht_json *info_json(const ht_model_info *info, const ht_tokenizer *t, bool
 }
 
 static ht_json *capabilities_json(const ht_model_info *info, const ht_tokenizer *t) {
-    if (info->is_encoder) return ht_json_pack("[s]", "embedding");
     const serve_capabilities can = serve_capabilities_of(t);
+    if (info->is_encoder) return serve_tasks_json(serve_tasks_of(info));
     ht_json *list = ht_json_pack("[s]", "completion");
     if (can.tools) ht_json_array_append_new(list, ht_json_string("tools"));
     if (can.thinking) ht_json_array_append_new(list, ht_json_string("thinking"));
@@ -228,7 +228,7 @@ static ht_json *capabilities_json(const ht_model_info *info, const ht_tokenizer 
 
 /* Writes the default sampling values as Modelfile parameters, omitting those that are off. Encoders do not sample. */
 static void write_parameters(const serve_options *o, const ht_model_info *info, const char *before, ht_text *out) {
-    for (int32_t i = 0; !info->is_encoder && i < info->n_sampling; i++) {
+    for (int32_t i = 0; i < info->n_sampling && !info->is_encoder; i++) {
         const ht_sampling_value v = serve_sampling_value(o, &info->sampling[i]);
         const bool penalty = strcmp(v.name, "repeat_penalty") == 0, window = strcmp(v.name, "repeat_window") == 0;
         if (window || (v.value == 0 && strcmp(v.name, "temperature") != 0) || (penalty && v.value == 1)) continue;

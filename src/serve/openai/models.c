@@ -9,8 +9,8 @@
 /* ---- models ---- */
 
 static ht_json *model_json(const serve_model_name *m) {
-    ht_json *model = ht_json_pack("{ss ss sI ss}", "id", m->name, "object", "model", "created", (int64_t)m->created,
-                                  "owned_by", "hearth");
+    ht_json *model = ht_json_pack("{ss ss sI ss so}", "id", m->name, "object", "model", "created", (int64_t)m->created,
+                                  "owned_by", "hearth", "capabilities", serve_tasks_json(m->tasks));
     if (m->model) ht_json_object_set_new(model, "parent", ht_json_string(m->model));
     return model;
 }
