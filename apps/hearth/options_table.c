@@ -118,7 +118,7 @@ const option_spec option_table[] = {
     CHOICE(
         "pooling", pooling, poolings, FOR_EMBED, "last|mean|cls|max|none",
         "how hidden states become a vector, cls: the first token's, none: a vector per token; also mean_sqrt_len and "
-        "weightedmean (the model's, else last)"),
+        "weightedmean (the model's, else last, of a text encoder mean)"),
     FLAG("normalize", normalize, FOR_EMBED, "scale vectors to a length of 1 (the default)"),
     FLAG("no-normalize", no_normalize, FOR_EMBED, "do not scale vectors to a length of 1"),
     INTEGER("dimensions", dimensions, 1, MAX_COUNT, FOR_EMBED, "first N values of each vector, then scaled (all)"),
@@ -285,7 +285,8 @@ const option_spec option_table[] = {
      "tokens of the KV cache to report (the model's context)"},
     FLAG("sliding", sliding, ANSWERING | FOR_BENCH | FOR_LOGITS,
          "when the context is full, discard the oldest tokens and go on"),
-    INTEGER("slots", slots, 1, 1024, BATCHING, "maximum sequences per step, others wait for the next (64)"),
+    INTEGER("slots", slots, 1, 1024, BATCHING,
+            "maximum sequences per step, others wait for the next (64, of a text encoder 256)"),
     CHOICE("dtype", dtype, dtype_names, FOR_FUSE, "auto|f32|f16|bf16",
            "type of weights that become floats (auto: the checkpoint's)"),
     CHOICE("dtype", dtype, dtype_names, FOR_CONVERT, "auto|f32|f16|bf16",
