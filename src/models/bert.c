@@ -267,11 +267,13 @@ static void slide_after_first(ht_config *c, int64_t pattern) {
 
 static void read_modern(ht_config *c, ht_json_reader *r, const ht_json *object) {
     int64_t pattern = MODERN_PATTERN;
-    const char *pooling = "cls";
+    const char *pooling = "cls", *activation = "gelu";
     ht_json_f64(r, object, "global_rope_theta", &c->rope.theta);
     ht_json_f64(r, object, "local_rope_theta", &c->local_rope.theta);
     ht_json_str(r, object, "classifier_pooling", &pooling);
     c->label_mean = !strcmp(pooling, "mean");
+    if (ht_json_str(r, object, "classifier_activation", &activation) && c->n_labels && strcmp(activation, "gelu"))
+        ht_json_fail(r, HT_ERR_UNSUPPORTED, "`classifier_activation` is `%.40s`; only gelu is supported", activation);
     if (ht_json_i64(r, object, "global_attn_every_n_layers", &pattern) && pattern < 1)
         ht_json_fail(r, HT_ERR_FORMAT, "`global_attn_every_n_layers` is %lld, expected a positive number",
                      (long long)pattern);
