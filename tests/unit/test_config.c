@@ -631,6 +631,7 @@ UNIT_TEST(text_encoders) {
     for (int i = 0; i < 4; i++) assert_int_equal(c.layer[i].slides, i % 2);
     assert_true(c.window == 128 && c.rope.theta == 160000 && c.local_rope.theta == 10000);
     REFUSED("{'model_type': 'modernbert', 'global_attn_every_n_layers': 0}", HT_ERR_FORMAT, "is 0");
+    REFUSED("{'model_type': 'modernbert', 'local_attention': 1}", HT_ERR_FORMAT, "is 1 keys, expected 2 or more");
     /* The activation of a head matters only where there is one. */
     static const char tanh_head[] = "{'model_type': 'modernbert', 'classifier_activation': 'tanh'}";
     static const ht_config_hints one_label = {.has_tensors = true, .n_labels = 1};
