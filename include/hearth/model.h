@@ -24,10 +24,11 @@ typedef struct ht_model_options {
     ht_precision precision; /* of matrix products; default HT_PRECISION_HIGH */
     int64_t context;        /* maximum positions of a session; default 0: the model's own; more is an error */
     /* All growing caches rotate: a position attends to the last `context` positions, so generation continues when the
-     * context is full. `context` limits memory; positions are limited by 2147483647. Default false. */
+     * context is full. `context` limits memory; positions are limited by 2147483647. HT_ERR_UNSUPPORTED for a text encoder
+     * and for a model with a table of positions. Default false. */
     bool sliding;
     /* Maximum sequences of one step, across all sessions and engines. If more wait, they alternate step by step.
-     * Default 0: 64. */
+     * Default 0: 64, for a text encoder 256. */
     int32_t slots;
     /* Type of cached keys and values: HT_F16, HT_BF16, HT_F32, or HT_I8 for 8 bits with a scale for every 32. Default
      * HT_F16. */

@@ -704,7 +704,7 @@ class Model:
     def embed(self, texts, *, pooling=None, normalize=True, dimensions=0, prompt=None, truncate=False, adapters=()):
         """Texts, or lists of token ids, as vectors: an array [texts, hidden], or [hidden] of a single text. `pooling`: the
         hidden state of the "last" token after the final norm, the "mean" over all tokens, that of the first token, "cls", or "max",
-        "mean_sqrt_len" or "weightedmean"; None: what the checkpoint says, else "last". "none" gives an array [tokens, hidden] for each
+        "mean_sqrt_len" or "weightedmean"; None: what the checkpoint says, else "last", of a text encoder "mean". "none" gives an array [tokens, hidden] for each
         text. `normalize`: to a length of 1, after taking the first `dimensions` values, if not 0. `prompt`: the name of one of `prompts`,
         which is put before texts; None: the checkpoint's default, "": none. `truncate`: drop the end of texts that are too long.
         They go through the model together, as many at once as there are slots, and each gets the bits that it gets alone."""

@@ -318,9 +318,11 @@ static ht_status check_sharing(const ht_config *c, const char *file, ht_error *e
                            "%s: layer %lld cannot use the keys and values of layer %lld: they differ", file,
                            (long long)i, (long long)l->kv_layer);
     }
-    if (c->window < 0 || c->window > INT32_MAX || (slides && c->window == 0))
-        return ht_fail(err, HT_ERR_FORMAT, "%s: the sliding window is %lld keys, expected a positive number", file,
-                       (long long)c->window);
+    /* Half of a two-sided window is on each side. */
+    const int64_t least = !slides ? 0 : c->two_sided ? 2 : 1;
+    if (c->window < least || c->window > INT32_MAX)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: the sliding window is %lld keys, expected %lld or more", file,
+                       (long long)c->window, (long long)least);
     return HT_OK;
 }
 

@@ -197,7 +197,6 @@ typedef struct reading {
     const ht_checkpoint_files *c;
     const ht_config *config;
     ht_modules *out;
-    bool pooled; /* a Pooling module came before */
 } reading;
 
 static void lack(ht_modules *m, const char *what) {
@@ -286,7 +285,6 @@ static ht_status read_module(const char *type, const char *folder, void *user, h
         pooling p = {.c = r->c, .name = ""};
         const ht_status status = read_pooling(type, folder, &p, err);
         r->out->skips_prompt = p.skips_prompt;
-        r->pooled = true;
         if (r->out->dense.n) lack(r->out, "Dense before Pooling");
         return status;
     }
@@ -329,8 +327,8 @@ static ht_status read_prompts(reading *r, ht_error *err) {
     return reader.status;
 }
 
-/* The longest text, of a directory for sentence-transformers. */
-static ht_status read_max_tokens(reading *r, ht_error *err) {
+/* The longest text and its case, of a directory for sentence-transformers. */
+static ht_status read_text_settings(reading *r, ht_error *err) {
     ht_json *root;
     char title[HT_SIBLING_NAME];
     int64_t most;
@@ -338,6 +336,7 @@ static ht_status read_max_tokens(reading *r, ht_error *err) {
     if (status || !root) return status;
     ht_json_reader reader = {.file = title, .err = err};
     const bool states = ht_json_i64(&reader, root, "max_seq_length", &r->out->max_tokens);
+    ht_json_bool(&reader, root, "do_lower_case", &r->out->lowercase);
     if (!reader.status && r->out->max_tokens < 0) ht_json_fail(&reader, HT_ERR_FORMAT, "`max_seq_length` is negative");
     ht_json_decref(root);
     if (states || reader.status) return reader.status;
@@ -434,7 +433,7 @@ ht_status ht_modules_read(const ht_checkpoint_files *c, const ht_config *config,
     reading r = {.c = c, .config = config, .out = out};
     ht_status status = c->gguf ? read_gguf(&r, err) : visit(c, read_module, &r, err);
     if (!status) status = read_prompts(&r, err);
-    if (!status) status = read_max_tokens(&r, err);
+    if (!status) status = read_text_settings(&r, err);
     return status ? status : read_classifier(&r, err);
 }
 

@@ -38,6 +38,7 @@ typedef struct ht_modules {
     char unsupported[64];    /* a module that they need and that is not supported; "": none */
     bool skips_prompt;       /* pooling leaves out the tokens of the prompt */
     int64_t max_tokens;      /* of a text that is truncated; 0: the context */
+    bool lowercase;          /* texts are tokenized in lower case */
     ht_dense_stack dense;    /* after pooling */
     ht_named_prompt *prompt; /* [n_prompts] */
     size_t n_prompts;

@@ -7,6 +7,7 @@
 #include "generate/pooling.h"
 #include "generate/prompt_ids.h"
 #include "models/model.h"
+#include "tokenizer/tokenizer.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -309,6 +310,14 @@ static ht_status choose_width(embedder *e, ht_error *err) {
     return HT_OK;
 }
 
+/* sentence-transformers puts a Lowercase step before a normalizer that has none. */
+static ht_status check_case(const embedder *e, ht_error *err) {
+    if (!e->from.text || !e->model->modules.lowercase || ht_tokenizer_lowercases(e->model->tokenizer)) return HT_OK;
+    return ht_fail(err, HT_ERR_UNSUPPORTED,
+                   "`do_lower_case` of sentence_bert_config.json is true, but the tokenizer keeps the case of texts; "
+                   "set it to false and write the texts in lower case");
+}
+
 /* Finds the prompt, and its tokens where pooling leaves them out. */
 static ht_status choose_prompt(embedder *e, ht_error *err) {
     const ht_modules *m = &e->model->modules;
@@ -331,6 +340,7 @@ static ht_status check(embedder *e, ht_error *err) {
     if (o->n_adapters < 0) return ht_fail(err, HT_ERR_ARGUMENT, "%d adapters, expected 0 or more", o->n_adapters);
     if (e->n > INT32_MAX) return ht_fail(err, HT_ERR_LIMIT, "%zu text%s, at most %d", e->n, ht_plural(e->n), INT32_MAX);
     if (e->from.text) status = ht_model_need_tokenizer(e->model, err);
+    if (!status) status = check_case(e, err);
     return status ? status : choose_prompt(e, err);
 }
 

@@ -34,8 +34,9 @@ int64_t ht_pooling_first(const ht_pooling_state *p) {
 
 void ht_pooling_add(ht_pooling_state *p, const float *state, int64_t position) {
     if (position < ht_pooling_first(p) || (p->pooling == HT_POOLING_CLS && position > p->skipped)) return;
-    const bool begins = !p->value;
-    if (begins && !(p->value = calloc((size_t)p->hidden, sizeof *p->value))) return;
+    const bool begins = position == ht_pooling_first(p);
+    if (begins) p->value = calloc((size_t)p->hidden, sizeof *p->value);
+    if (!p->value) return; /* memory ran out, perhaps at an earlier position */
     /* Weighted means count a token by its position, from 1. */
     const double weight = p->pooling == HT_POOLING_WEIGHTEDMEAN ? (double)(position + 1) : 1;
     for (int32_t d = 0; d < p->hidden; d++) {

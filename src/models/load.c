@@ -58,10 +58,24 @@ static ht_status choose_context(ht_model *m, const ht_model_options *o, const ch
     return HT_OK;
 }
 
+/* Whether positions are rows of a table, which has none for positions beyond the context. */
+static bool has_position_table(const ht_family *f) {
+    for (const ht_tensor_spec *p = f->around; p && p->gguf; p++)
+        if (p->rows == HT_EXTENT_CONTEXT) return true;
+    return false;
+}
+
 /* Turns every growing cache into a ring of the last `context` positions, which lifts the limit on positions. A state
  * keeps all positions, so that in models with states only layers that slide anyway may drop any. */
 static ht_status make_sliding(ht_model *m, const char *name, ht_error *err) {
     const bool recurrent = m->config->recurrence.kind;
+    if (m->config->two_sided)
+        return ht_fail(err, HT_ERR_UNSUPPORTED, "%s is a text encoder, without a cache: its context cannot slide",
+                       name);
+    if (has_position_table(m->config->family))
+        return ht_fail(err, HT_ERR_UNSUPPORTED,
+                       "%s has a table of %lld learned positions: its context cannot slide beyond them", name,
+                       (long long)m->trained_context);
     for (int32_t i = 0; i < m->n_cache_layers; i++) {
         if (m->kv[i].shape.state) continue;
         if (recurrent && !m->kv[i].window)

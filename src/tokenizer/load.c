@@ -169,6 +169,8 @@ const char *ht_tokenizer_missing(const char *directory) {
     "(AutoTokenizer.from_pretrained(DIRECTORY).save_pretrained(DIRECTORY))"
     static const char *const found[][2] = {
         {"tokenizer.model", BY_TRANSFORMERS("tokenizer.model")},
+        {"sentencepiece.bpe.model", BY_TRANSFORMERS("sentencepiece.bpe.model")},
+        {"spiece.model", BY_TRANSFORMERS("spiece.model")},
         {"tekken.json", BY_TRANSFORMERS("tekken.json")},
         {"merges.txt", BY_TRANSFORMERS("merges.txt")},
         {"tiktoken.model", "holds no tokenizer.json, and its tiktoken.model lacks the pattern that splits texts; use a "
@@ -181,7 +183,7 @@ const char *ht_tokenizer_missing(const char *directory) {
         free(path);
         if (exists) return found[i][1];
     }
-    return "holds neither a tokenizer.json nor a .gguf file";
+    return "holds no tokenizer.json, no vocab.txt and no .gguf file";
 }
 
 char *ht_tokenizer_file_in(const char *directory) {

@@ -284,6 +284,12 @@ ht_status ht_normalize(const ht_normal_step *steps, int n_steps, ht_regex_work *
     return failed(text) || failed(scratch) ? ht_fail_memory(err, text->text.len, "normalised text") : HT_OK;
 }
 
+bool ht_tokenizer_lowercases(const ht_tokenizer *t) {
+    for (int i = 0; i < t->n_normalizer; i++)
+        if (t->normalizer[i].kind == HT_NORMAL_LOWERCASE || t->normalizer[i].bert & HT_BERT_LOWERCASE) return true;
+    return false;
+}
+
 void ht_normal_step_free(ht_normal_step *s) {
     free(s->from);
     free(s->to);

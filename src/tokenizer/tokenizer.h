@@ -275,6 +275,8 @@ static inline const ht_origin *ht_origins_from(const ht_origin *origins, size_t 
 }
 void ht_marked_text_discard(ht_marked_text *t);
 
+/* normalize.c: whether the normalizer makes lower case. */
+bool ht_tokenizer_lowercases(const ht_tokenizer *t);
 /* normalize.c: normalises `text` in place; `scratch` is the second buffer. */
 ht_status ht_normalize(const ht_normal_step *steps, int n_steps, ht_regex_work **regex, ht_marked_text *text,
                        ht_marked_text *scratch, ht_error *err);

@@ -610,8 +610,41 @@ UNIT_TEST(mamba) {
     assert_int_equal(read_with(FALCON("'attention_in_multiplier': 2"), NULL, &by_mlx, &c, &err), HT_ERR_UNSUPPORTED);
 }
 
+UNIT_TEST(text_encoders) {
+    ht_config c = read_ok("{'model_type': 'bert', 'num_hidden_layers': 2}");
+    assert_true(c.two_sided && c.layer[0].no_rope && c.layer[1].no_rope);
+    assert_true(c.context == 512 && c.position_offset == 0 && c.n_token_types == 2 && c.n_labels == 0);
+    c = read_ok("{'model_type': 'xlm-roberta', 'max_position_embeddings': 514, 'type_vocab_size': 1}");
+    assert_true(c.context == 512 && c.position_offset == 2 && c.n_token_types == 1);
+    REFUSED("{'model_type': 'roberta', 'pad_token_id': 512}", HT_ERR_FORMAT, "`pad_token_id` is 512", "512 positions");
+    REFUSED("{'model_type': 'bert', 'position_embedding_type': 'relative_key'}", HT_ERR_UNSUPPORTED, "relative_key");
+    REFUSED("{'model_type': 'bert', 'is_decoder': true}", HT_ERR_UNSUPPORTED, "is_decoder");
+    REFUSED("{'model_type': 'bert', 'hidden_act': 'relu'}", HT_ERR_UNSUPPORTED, "relu");
+
+    c = read_ok("{'model_type': 'nomic_bert', 'n_positions': 8192, 'max_trained_positions': 2048}");
+    assert_true(c.context == 2048 && c.rope.theta == 1000 && !c.layer[0].no_rope);
+    REFUSED("{'model_type': 'nomic_bert', 'prenorm': true}", HT_ERR_UNSUPPORTED, "prenorm");
+    REFUSED("{'model_type': 'nomic_bert', 'rotary_emb_fraction': 0.5}", HT_ERR_UNSUPPORTED, "rotary_emb_fraction");
+    REFUSED("{'model_type': 'nomic_bert', 'moe_every_n_layers': 2}", HT_ERR_UNSUPPORTED, "moe_every_n_layers");
+
+    c = read_ok("{'model_type': 'modernbert', 'num_hidden_layers': 4, 'global_attn_every_n_layers': 2}");
+    for (int i = 0; i < 4; i++) assert_int_equal(c.layer[i].slides, i % 2);
+    assert_true(c.window == 128 && c.rope.theta == 160000 && c.local_rope.theta == 10000);
+    REFUSED("{'model_type': 'modernbert', 'global_attn_every_n_layers': 0}", HT_ERR_FORMAT, "is 0");
+    REFUSED("{'model_type': 'modernbert', 'local_attention': 1}", HT_ERR_FORMAT, "is 1 keys, expected 2 or more");
+    /* The activation of a head matters only where there is one. */
+    static const char tanh_head[] = "{'model_type': 'modernbert', 'classifier_activation': 'tanh'}";
+    static const ht_config_hints one_label = {.has_tensors = true, .n_labels = 1};
+    ht_error err;
+    assert_int_equal(read_ok(tanh_head).n_labels, 0);
+    assert_int_equal(read_with(tanh_head, NULL, &one_label, &c, &err), HT_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "`classifier_activation` is `tanh`"));
+    REFUSED("{'model_type': 'gemma2', 'use_bidirectional_attention': true}", HT_ERR_UNSUPPORTED, "Gemma 3");
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(class_defaults),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(text_encoders),
+                                       cmocka_unit_test(class_defaults),
                                        cmocka_unit_test(blocks_of_nemotron),
                                        cmocka_unit_test(lfm2),
                                        cmocka_unit_test(mamba),

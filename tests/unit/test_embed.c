@@ -610,6 +610,22 @@ UNIT_TEST(prompts_that_pooling_leaves_out) {
     ht_model_free(m);
 }
 
+/* sentence-transformers would make lower case; a tokenizer that keeps the case gives other tokens. */
+UNIT_TEST(lower_case) {
+    static const char file[] = "sentence_bert_config.json", text[] = "{\"do_lower_case\": true}";
+    const char *one = "Inn";
+    const int32_t ids[] = {4, 5};
+    const size_t n = 2;
+    ht_embeddings *e;
+    scratch_write(file, text, sizeof text - 1);
+    ht_model *m = tiny_load(NULL);
+    remove(scratch_path(file));
+    assert_fails(HT_ERR_UNSUPPORTED, "do_lower_case", ht_embed_text, m, &one, 1, NULL, &e);
+    assert_works(ht_embed_ids, m, (const int32_t *const[]){ids}, &n, 1, NULL, &e);
+    ht_embeddings_free(e);
+    ht_model_free(m);
+}
+
 /* ---- texts that are too long ---- */
 
 UNIT_TEST(truncation) {
@@ -650,6 +666,7 @@ int main(void) {
         cmocka_unit_test(dense_layers_of_gguf),
         cmocka_unit_test(prompts),
         cmocka_unit_test(prompts_that_pooling_leaves_out),
+        cmocka_unit_test(lower_case),
         cmocka_unit_test(truncation),
         cmocka_unit_test(golden),
         cmocka_unit_test(head_gives_the_logits),

@@ -403,6 +403,17 @@ UNIT_TEST(generates_no_text) {
     ht_model_free(m);
 }
 
+/* Without the refusal, positions beyond the table fail in the middle of a text. */
+UNIT_TEST(contexts_do_not_slide) {
+    static const char *const paths[] = {"tests/golden/encoders/bert", "tests/golden/encoders/modernbert.gguf",
+                                        "tests/golden/families/gpt2"};
+    for (int i = 0; i < 3; i++) {
+        ht_model *m;
+        assert_fails(HT_ERR_UNSUPPORTED, "cannot slide", ht_model_load, paths[i],
+                     OPTIONS_AT(ht_model_options, with.device = cpu_device, with.sliding = true), &m);
+    }
+}
+
 /* ---- all ---- */
 
 static int by_name(const void *a, const void *b) {
@@ -430,11 +441,13 @@ static void find_checkpoints(void) {
 UNIT_TEST(has_checkpoints) { assert_in_range(n_checkpoints, 1, MAX - 1); }
 
 int main(void) {
-    enum { OTHERS = 5 };
+    enum { OTHERS = 6 };
     find_checkpoints();
-    struct CMUnitTest tests[OTHERS + 2 * MAX] = {cmocka_unit_test(has_checkpoints), cmocka_unit_test(generates_no_text),
+    struct CMUnitTest tests[OTHERS + 2 * MAX] = {cmocka_unit_test(has_checkpoints),
+                                                 cmocka_unit_test(generates_no_text),
                                                  in_scratch(names_of_classes),
                                                  cmocka_unit_test(steps_take_the_memory_of_their_forecast),
+                                                 cmocka_unit_test(contexts_do_not_slide),
                                                  cmocka_unit_test(long_texts_have_the_bits_of_each_alone)};
     for (int i = 0; i < n_checkpoints; i++) {
         checkpoint *c = &checkpoints[i];

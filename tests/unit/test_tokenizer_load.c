@@ -179,7 +179,7 @@ UNIT_TEST(reads_the_config_beside) {
         "{\"name\":\"tool_use\",\"template\":\"T\"}]}";
     const unsigned both = HT_ENCODE_ADD_SPECIAL | HT_ENCODE_PARSE_SPECIAL;
     scratch_make();
-    refuse_file(scratch_directory(), HT_ERR_IO, "holds neither a tokenizer.json nor a .gguf file");
+    refuse_file(scratch_directory(), HT_ERR_IO, "holds no tokenizer.json, no vocab.txt and no .gguf file");
     scratch_write("tokenizer.json", json, sizeof json - 1);
     ht_tokenizer *t = tokenizer_load(scratch_directory());
     expect(t, "ab", both, 1, (int32_t[]){3});
@@ -245,9 +245,12 @@ UNIT_TEST(what_stands_for_the_file_is_named) {
     static const char json[] = "{" MODEL "}";
     char says[64];
     scratch_make();
-    refuse_file(scratch_directory(), HT_ERR_IO, "holds neither a tokenizer.json nor a .gguf file");
+    refuse_file(scratch_directory(), HT_ERR_IO, "holds no tokenizer.json, no vocab.txt and no .gguf file");
     scratch_write("tiktoken.model", "IQ== 0\n", 7);
     refuse_file(scratch_directory(), HT_ERR_IO, "its tiktoken.model lacks the pattern that splits texts; use a GGUF");
+    scratch_write("sentencepiece.bpe.model", "", 0); /* XLM-R's */
+    refuse_file(scratch_directory(), HT_ERR_IO, "and its sentencepiece.bpe.model is not read; transformers makes");
+    remove(scratch_path("sentencepiece.bpe.model"));
     scratch_write("tekken.json", "{}", 2);
     refuse_file(scratch_directory(), HT_ERR_IO, "holds no tokenizer.json, and its tekken.json is not read");
     scratch_write("tokenizer.model", "\n\4", 2);
