@@ -494,7 +494,7 @@ static ht_status set_modules(writer *w, const ht_checkpoint_files *c, ht_error *
         ht_log_write(HT_LOG_WARNING, "%s: the GGUF file lacks what modules.json and its prompts say",
                      ht_base_name(c->path));
     ht_modules_free(&m);
-    return status;
+    return status ? status : w->metadata.status;
 }
 
 ht_status ht_gguf_metadata_of(const ht_checkpoint_files *c, const ht_config *config, ht_json **out, ht_error *err) {

@@ -67,7 +67,7 @@ static ht_status check(const reader *r, ht_error *err) {
     return HT_OK;
 }
 
-/* The stages; the caller adds the model. */
+/* The stages; the caller adds the model. NULL when memory ran out. */
 static ht_json *make_document(reader *r) {
     bool lowercase = true, chinese = true, accents;
     ht_json_bool(&r->json, r->config, "do_lower_case", &lowercase);
@@ -75,10 +75,16 @@ static ht_json *make_document(reader *r) {
     accents = lowercase;
     ht_json_bool(&r->json, r->config, "strip_accents", &accents);
     ht_json *added = ht_json_new_array();
-    for (int i = 0; i < N_SPECIALS; i++)
+    bool whole = added;
+    for (int i = 0; i < N_SPECIALS && whole; i++)
         if (r->id[i] >= 0)
-            ht_json_array_append_new(added, ht_json_pack("{s:i, s:s, s:b, s:b}", "id", (int)r->id[i], "content",
-                                                         r->special[i], "special", 1, "normalized", 0));
+            whole =
+                !ht_json_array_append_new(added, ht_json_pack("{s:i, s:s, s:b, s:b}", "id", (int)r->id[i], "content",
+                                                              r->special[i], "special", 1, "normalized", 0));
+    if (!whole) {
+        ht_json_decref(added);
+        return NULL;
+    }
     return ht_json_pack("{s:o, s:{s:s, s:b, s:b, s:b}, s:{s:s}, s:{s:s, s:[s, i], s:[s, i]}, s:{s:s, s:s, s:b}}",
                         "added_tokens", added, "normalizer", "type", "BertNormalizer", "handle_chinese_chars", chinese,
                         "strip_accents", accents, "lowercase", lowercase, "pre_tokenizer", "type", "BertPreTokenizer",

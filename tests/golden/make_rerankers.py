@@ -25,7 +25,7 @@ import transformers
 from tokenizers import Tokenizer
 
 HERE = pathlib.Path(__file__).parent / "rerankers"
-PROVENANCE = make_encoders.PROVENANCE.replace("make_encoders.py", "make_rerankers.py").replace("hidden states", "logits")
+PROVENANCE = make_encoders.PROVENANCE.replace("make_encoders", "make_rerankers").replace("hidden states", "logits")
 LIMIT = 95_000
 CONTEXT = 72
 
@@ -37,7 +37,9 @@ DOCUMENT_TOKENS = 3
 
 
 def bert_files(directory):
-    vocabulary = tokenizers_of.train("words")["vocab"]
+    # Its training depends on the order of a hash table.
+    trained = json.loads((HERE.parent / "tokenizer/synthetic.json").read_text())["bases"]["words"]
+    vocabulary = trained["vocab"]
     (directory / "vocab.txt").write_text("".join(f"{t}\n" for t in sorted(vocabulary, key=vocabulary.get)))
     return {"tokenizer_class": "BertTokenizer", "do_lower_case": True}
 
@@ -81,7 +83,8 @@ def modernbert_files(directory):
 RERANKERS = {
     "bert": ("bert", dict(layer_norm_eps=1e-12), bert_files),
     "xlm_roberta": ("xlm-roberta", dict(type_vocab_size=1, pad_token_id=1, bos_token_id=0, eos_token_id=2,
-                                        layer_norm_eps=1e-5, id2label={0: "RELEVANCE"}, label2id={"RELEVANCE": 0}, max_position_embeddings=CONTEXT + 2), xlm_roberta_files),
+                                        layer_norm_eps=1e-5, id2label={0: "RELEVANCE"}, label2id={"RELEVANCE": 0},
+                                        max_position_embeddings=CONTEXT + 2), xlm_roberta_files),
     "modernbert": ("modernbert", dict(make_encoders.MODERN, classifier_pooling="mean"), modernbert_files),
 }  # fmt: skip
 
@@ -143,8 +146,8 @@ def make(name, converter):
     if "id2label" not in args:
         args["num_labels"] = 1
     if model_type == "modernbert":
-        args.update(max_position_embeddings=CONTEXT, pad_token_id=vocab - 2, cls_token_id=vocab - 4, sep_token_id=vocab - 3,
-                    bos_token_id=vocab - 4, eos_token_id=vocab - 3)  # fmt: skip
+        args.update(max_position_embeddings=CONTEXT, pad_token_id=vocab - 2, cls_token_id=vocab - 4,
+                    sep_token_id=vocab - 3, bos_token_id=vocab - 4, eos_token_id=vocab - 3)  # fmt: skip
     config = transformers.AutoConfig.for_model(model_type, **args)
     row = {"cls": "ModelForSequenceClassification"}
     model = make_encoders.model_class(row).from_config(config).float().eval()
@@ -164,7 +167,7 @@ def make(name, converter):
 
 
 def converter_of(source):
-    """convert_hf_to_gguf.py of the source. It knows pre-tokenizers by the ids of a text, but none of trained vocabularies."""
+    """convert_hf_to_gguf.py of the source. It knows pre-tokenizers by the ids of a text, but not those trained here."""
     sys.path[:0] = [str(source), str(source / "gguf-py")]
     import convert_hf_to_gguf
     from conversion.bert import BertModel, ModernBertModel

@@ -545,6 +545,16 @@ UNIT_TEST(converting) {
     ht_checkpoint_close(to_convert);
 }
 
+/* Text encoders, whose heads have labels. */
+UNIT_TEST(converting_encoders) {
+    open_to_convert("tests/golden/rerankers/xlm_roberta.gguf");
+    assert_true(try_every_failure(convert_to_documents, NOTHING_ELSE) > 100);
+    ht_checkpoint_close(to_convert);
+    open_to_convert("tests/golden/rerankers/bert");
+    assert_true(try_every_failure(convert_to_metadata, NOTHING_ELSE) > 100);
+    ht_checkpoint_close(to_convert);
+}
+
 static const char *encoder_tokenizer;
 
 /* Loads a tokenizer, encodes a pair of texts, decodes it, and writes the tokenizer. */
@@ -977,6 +987,7 @@ int main(void) {
         cmocka_unit_test(importance),
         cmocka_unit_test(quantising),
         cmocka_unit_test(converting),
+        cmocka_unit_test(converting_encoders),
         cmocka_unit_test(tokenizers_of_encoders),
         cmocka_unit_test(training_data),
         cmocka_unit_test(embeddings),

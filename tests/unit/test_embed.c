@@ -402,8 +402,8 @@ UNIT_TEST(pooling_of_the_checkpoint) {
     const int32_t *all = ids;
     const size_t n = 5;
     assert_int_equal(ht_model_pooling(m), HT_POOLING_MODEL);
-    assert_fails(HT_ERR_UNSUPPORTED, "pooling is `rank`, which gives scores for reranking, not embeddings; choose", ht_embed_ids, m, &all, &n,
-                 1, &usual, &e);
+    assert_fails(HT_ERR_UNSUPPORTED, "pooling is `rank`, which gives scores for reranking, not embeddings; choose",
+                 ht_embed_ids, m, &all, &n, 1, &usual, &e);
     ht_embeddings_free(embed_one(m, ids, 5, OPTIONS_AT(ht_embed_options, with.pooling = HT_POOLING_MEAN)));
     ht_embeddings_free(first);
     ht_model_free(m);
