@@ -336,17 +336,12 @@ typedef struct ht_encoding {
     size_t n;
 } ht_encoding;
 
-typedef enum ht_truncation { HT_TRUNCATE_NOTHING, HT_TRUNCATE_LONGEST, HT_TRUNCATE_SECOND } ht_truncation;
-
 typedef struct ht_pair_options {
-    unsigned flags;           /* of ht_tokenizer_encode; with HT_ENCODE_ADD_SPECIAL also those of the pair's template */
-    ht_truncation truncation; /* NOTHING: longer texts are an error */
-    size_t most;              /* ids with the added ones; 0: any number */
-    bool offsets;             /* WordPiece and Unigram only */
+    unsigned flags; /* of ht_tokenizer_encode; with HT_ENCODE_ADD_SPECIAL also those of the pair's template */
+    bool offsets;   /* WordPiece and Unigram only */
 } ht_pair_options;
 
-/* pair.c: encodes a text, or two (`second` is not NULL) as the post-processor's template for pairs puts them together. Ids are
- * cut at the ends of the texts as in `tokenizers`: from the longer text first, or from the second. */
+/* pair.c: encodes a text, or two (`second` is not NULL) as the post-processor's template for pairs puts them together. */
 ht_status ht_tokenizer_encode_pair(const ht_tokenizer *t, const char *first, size_t n_first, const char *second,
                                    size_t n_second, const ht_pair_options *options, ht_encoding *out, ht_error *err);
 void ht_encoding_free(ht_encoding *e);

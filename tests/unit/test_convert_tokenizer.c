@@ -43,8 +43,7 @@ static void same_ids(const char *name, const ht_tokenizer *a, const ht_tokenizer
 /* Two texts together: ids and token types. */
 static void same_pair(const char *name, const ht_tokenizer *a, const ht_tokenizer *b, const ht_json *first,
                       const ht_json *second) {
-    const ht_pair_options options = {
-        .flags = HT_ENCODE_ADD_SPECIAL | HT_ENCODE_PARSE_SPECIAL, .truncation = HT_TRUNCATE_LONGEST, .most = 20};
+    const ht_pair_options options = {.flags = HT_ENCODE_ADD_SPECIAL | HT_ENCODE_PARSE_SPECIAL};
     const ht_tokenizer *both[] = {a, b};
     ht_encoding e[2];
     for (int i = 0; i < 2; i++)
