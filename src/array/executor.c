@@ -345,13 +345,15 @@ static void place_output(ht_exec *e, float *to, int32_t top_k) {
     if (is_fused(s) && !e->skip[s->first]) e->plan->device->stages->layout(&e->fused[e->output_stage]);
 }
 
-/* Submits all stages. */
+/* Submits all stages. The step of another model may run between two of them: executors share no memory. */
 static ht_status run_stages(ht_exec *e, const ht_step *step, ht_error *err) {
     const ht_plan *p = e->plan;
+    ht_device *d = p->device;
     ht_status st = HT_OK;
     for (int32_t s = 0; s < p->n_stages && st == HT_OK; s++) {
         int32_t i = p->stage[s].first;
         if (e->skip[i]) continue; /* all calls of a fused stage have the same rows */
+        if (s && d->yield) d->yield(d);
         if (is_fused(&p->stage[s])) {
             st = p->device->stages->run(&e->fused[s], err);
             continue;

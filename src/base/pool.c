@@ -30,6 +30,9 @@ enum { SPIN_IDLE = 500, SPIN_LEASED = 20000, SPIN_YIELD = 2000 };
  * wake-ups then place each worker on a separate core (core_placement.h). */
 enum { LATE = 200000, SEND_TIMES = 256 };
 
+/* Nanoseconds of a lease after which others that wait go first: two tokens of a small model. */
+enum { TIME_SLICE = 20000000 };
+
 typedef struct worker {
     ht_pool *pool;
     pthread_t thread;
@@ -60,6 +63,7 @@ struct ht_pool {
     pthread_mutex_t lease_lock; /* protects next_lease and this_lease */
     pthread_cond_t lease_ended;
     uint64_t next_lease, this_lease; /* numbers in order of arrival; equal: no lease */
+    int64_t lease_begin;             /* in nanoseconds; only for the lessee */
 
     _Alignas(64) _Atomic int64_t completed; /* blocks of the job done so far */
 
@@ -281,6 +285,7 @@ void ht_pool_lease(ht_pool *p) {
     const uint64_t mine = p->next_lease++;
     while (p->this_lease != mine) pthread_cond_wait(&p->lease_ended, &p->lease_lock);
     pthread_mutex_unlock(&p->lease_lock);
+    p->lease_begin = now();
     atomic_store(&p->leased, true);
     wake_parked(p);
 }
@@ -291,6 +296,16 @@ void ht_pool_release(ht_pool *p) {
     pthread_mutex_lock(&p->lease_lock);
     if (++p->this_lease != p->next_lease) pthread_cond_broadcast(&p->lease_ended);
     pthread_mutex_unlock(&p->lease_lock);
+}
+
+void ht_pool_yield(ht_pool *p) {
+    if (now() - p->lease_begin < TIME_SLICE) return;
+    pthread_mutex_lock(&p->lease_lock);
+    const bool others = p->next_lease - p->this_lease > 1;
+    pthread_mutex_unlock(&p->lease_lock);
+    if (!others) return;
+    ht_pool_release(p);
+    ht_pool_lease(p);
 }
 
 /* First block of share i. Shares differ by at most one block; larger shares come first. */

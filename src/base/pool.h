@@ -27,6 +27,8 @@ int ht_pool_threads(const ht_pool *pool);
 void ht_pool_lease(ht_pool *pool);
 /* Ends the lease. */
 void ht_pool_release(ht_pool *pool);
+/* Between two jobs of a lease: if it has lasted some 20 ms and other callers wait, ends it and leases again. */
+void ht_pool_yield(ht_pool *pool);
 
 /* Runs fn over n items in blocks of `grain` items and returns when all are done. The caller holds the lease. */
 void ht_pool_run(ht_pool *pool, int64_t n, int64_t grain, ht_block_fn *fn, void *arg);

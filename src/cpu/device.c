@@ -70,6 +70,8 @@ static void end(ht_device *d, unsigned denormals) {
     ht_pool_release(ht_device_pool(d));
 }
 
+static void yield(ht_device *d) { ht_pool_yield(ht_device_pool(d)); }
+
 static void run_on_host(ht_device *d, int64_t n, int64_t grain, ht_block_fn *fn, void *arg) {
     ht_pool *pool = ht_device_pool(d);
     ht_pool_lease(pool);
@@ -99,6 +101,7 @@ ht_status ht_cpu_device_new(int n_threads, const char *isa, ht_device **out, ht_
                           .memory = ht_memory_of_host(),
                           .begin = begin,
                           .end = end,
+                          .yield = yield,
                           .stages = &ht_cpu_stages,
                           .step_rows = HT_LEAST_STEP_ROWS,
                           .matrix_ops = matrix_ops,

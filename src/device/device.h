@@ -77,6 +77,8 @@ struct ht_device {
      * thread waits for its work before `end`. */
     unsigned (*begin)(ht_device *d);
     void (*end)(ht_device *d, unsigned state);
+    /* Between two submissions of a long step: lets threads that have waited go first. NULL: work is short, or queued. */
+    void (*yield)(ht_device *d);
     ht_kernel kernels[HT_OP_COUNT]; /* run == NULL: composed of other operations (array/op.h), or not supported */
     const ht_stage_ops *stages;     /* NULL: the calls of a stage run one by one */
     const ht_program_ops *programs; /* NULL: elementwise operations run one by one */

@@ -200,6 +200,43 @@ UNIT_TEST(leases_go_in_order_of_arrival) {
     ht_pool_free(pool);
 }
 
+/* A long lease of many jobs, and a thread that wants a short one. */
+typedef struct visit {
+    ht_pool *pool;
+    atomic_bool came, done;
+} visit;
+
+static void *visit_once(void *arg) {
+    visit *v = arg;
+    atomic_store(&v->came, true);
+    ht_pool_lease(v->pool);
+    atomic_store(&v->done, true);
+    ht_pool_release(v->pool);
+    return NULL;
+}
+
+UNIT_TEST(a_long_lease_lets_others_go_first) {
+    ht_pool *pool = make(2);
+    visit v = {.pool = pool};
+    pthread_t thread;
+    const struct timespec slice = {.tv_nsec = 25000000};
+    ht_pool_lease(pool);
+    ht_pool_yield(pool); /* nothing waits */
+    assert_int_equal(pthread_create(&thread, NULL, visit_once, &v), 0);
+    while (!atomic_load(&v.came)) sched_yield();
+    assert_false(atomic_load(&v.done));
+    for (int i = 0; i < 1000 && !atomic_load(&v.done); i++) { /* until the thread waits: nearly always once */
+        nanosleep(&slice, NULL);
+        assert_false(atomic_load(&v.done)); /* not during a job */
+        ht_pool_yield(pool);
+    }
+    assert_true(atomic_load(&v.done));
+    run_once(pool, 40, 1);
+    ht_pool_release(pool);
+    pthread_join(thread, NULL);
+    ht_pool_free(pool);
+}
+
 static void count_slowly(void *arg, int64_t begin, int64_t end, int worker) {
     count_blocks(arg, begin, end, worker);
     if (begin % 7 == worker % 7) sched_yield(); /* some threads lose their core, others take what is left of theirs */
@@ -356,6 +393,7 @@ int main(void) {
         cmocka_unit_test(a_forked_process_goes_on),
         cmocka_unit_test(leases_take_turns),
         cmocka_unit_test(leases_go_in_order_of_arrival),
+        cmocka_unit_test(a_long_lease_lets_others_go_first),
         cmocka_unit_test(sizes_of_a_pool),
         cmocka_unit_test(denormals),
     };
