@@ -25,9 +25,8 @@ def hearth_ids(command, model, texts):
 
 def texts_for(tokenizer, fields, n, seed):
     names = sorted(t.content for t in tokenizer.get_added_tokens_decoder().values())
-    vocab = tokenizer.get_vocab()
     size = len(fields["tokenizer.ggml.tokens"])
-    readable = [tokenizer.decode([i]) for i in range(0, size, max(1, size // 4000)) if i in vocab.values() or True]
+    readable = [tokenizer.decode([i]) for i in range(0, size, max(1, size // 4000))]
     readable = [t for t in readable if t and "\ufffd" not in t]
     rare = [t for t in names if len(t) > 2]
     return make_texts(n, rare[:40] + names[:: max(1, len(names) // 40)], readable, seed)
