@@ -10,11 +10,10 @@ where llama.cpp names the pre-tokenizer; Gemma from the class in
 way of cutting a token into two tokens, in the order of the tokens, which for Gemma is the order of training. Needs:
 tokenizers (from PyPI; written with 0.23.3)."""
 import json
-import mmap
 import os
-import struct
 import sys
 
+import gguf_fields
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -94,42 +93,10 @@ PIPELINES = {
 }
 SAME = {"starcoder": "smollm", "refact": "smollm", "mpt": "olmo"}
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4
-SCALARS = dict(enumerate("BbHhIif?")) | {10: "Q", 11: "q", 12: "d"}  # types of a GGUF's fields, as struct names them
-STRING, ARRAY = 8, 9
-
-
-def value_at(data, at, kind):
-    """A field's value, and where it ends."""
-    if kind == STRING:
-        begin = at + 8
-        end = begin + struct.unpack_from("<Q", data, at)[0]
-        return data[begin:end].decode(), end
-    n, is_list = 1, kind == ARRAY
-    if is_list:
-        (kind, n), at = struct.unpack_from("<IQ", data, at), at + 12
-    if kind in SCALARS:
-        form = f"<{n}{SCALARS[kind]}"
-        values, at = struct.unpack_from(form, data, at), at + struct.calcsize(form)
-        return list(values) if is_list else values[0], at
-    values = []
-    for _ in range(n):
-        value, at = value_at(data, at, kind)
-        values.append(value)
-    return values, at
 
 
 def read(path):
-    """The fields of the tokenizer. The package gguf would take most of a minute for a large vocabulary."""
-    fields = {}
-    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        magic, _, _, n_fields = struct.unpack_from("<4sIQQ", data)
-        if magic != b"GGUF":
-            sys.exit(f"{path} is not a GGUF file")
-        at = 24
-        for _ in range(n_fields):
-            name, at = value_at(data, at, STRING)
-            fields[name], at = value_at(data, at + 4, *struct.unpack_from("<I", data, at))
-    return {name: value for name, value in fields.items() if name.startswith("tokenizer.")}
+    return {name: value for name, value in gguf_fields.read(path).items() if name.startswith("tokenizer.")}
 
 
 def byte_level(tokenizer, use_regex, *before):
