@@ -147,7 +147,7 @@ queue_openapi() {
 # queue_tokens TEXTS: each vocabulary beside the newest Hugging Face `tokenizers`.
 queue_tokens() {
     local vocabulary
-    if ! fetch_test_models || ! python_in tokens tokenizers gguf jinja2; then
+    if ! fetch_test_models || ! python_in tokens tokenizers jinja2; then
         skip 7 "the comparison with Hugging Face tokenizers: it could not be fetched"
         return
     fi
@@ -165,13 +165,13 @@ queue_tokens() {
 
 # queue_templates N: each N-th of 20,160 conversations in chat templates of published models, beside jinja2.
 queue_templates() {
-    if ! python_in tokens tokenizers gguf jinja2; then
+    if ! python_in tokens tokenizers jinja2; then
         skip 1 "the comparison of chat templates with jinja2: it could not be fetched"
         return
     fi
+    queue "Taking apart the answers that chat templates write" "$environments/tokens/bin/python" tests/golden/answers.py
     queue "Comparing chat templates with jinja2, each $1. of 20160 texts" \
         "$environments/tokens/bin/python" tests/golden/templates.py --chat --every "$1"
-    queue "Taking apart the answers that chat templates write" "$environments/tokens/bin/python" tests/golden/answers.py
 }
 
 # queue_schemas N: the JSON-Schema-Test-Suite, which jsonschema's source package carries, and N random schemas beside jsonschema.
@@ -220,7 +220,7 @@ queue_generated() {
 # fuzz EXECUTIONS: every fuzz target of build/fuzz, so many executions in all.
 fuzz() {
     local name targets corpora each
-    targets=$(basename -s .c tests/fuzz/fuzz_*.c)
+    targets="fuzz_grammar $(basename -s .c tests/fuzz/fuzz_*.c | grep -vx fuzz_grammar)" # the one that takes longest first
     # shellcheck disable=SC2086
     build fuzz $targets || return 0
     each=$(($1 / $(wc -w <<<"$targets")))

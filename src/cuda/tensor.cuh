@@ -107,21 +107,18 @@ static __device__ __forceinline__ uint32_t ht_bits_over(uint32_t x, uint32_t mas
 /* One of the products below, of 16-bit numbers that `value` turns into floats. */
 static inline void ht_mma_on_host(float *c, const uint32_t *a, const uint32_t *b, float (*value)(uint16_t)) {
     struct operands {
-        uint32_t a[4], b[2];
-    } mine, all[32];
-    memcpy(mine.a, a, sizeof mine.a);
-    memcpy(mine.b, b, sizeof mine.b);
-    on_host_gather(&mine, sizeof mine, all);
+        float a[8], b[4];
+    } mine;
+    for (int i = 0; i < 8; i++) mine.a[i] = value((uint16_t)(a[i / 2] >> 16 * (i & 1)));
+    for (int i = 0; i < 4; i++) mine.b[i] = value((uint16_t)(b[i / 2] >> 16 * (i & 1)));
+    const operands *all = (const operands *)on_host_gather(&mine, sizeof mine);
     const int g = (int)on_host_lane() / 4, t = (int)on_host_lane() % 4;
     for (int i = 0; i < 4; i++) {
         const int column = 2 * t + (i & 1);
         double sum = c[i];
-        for (int k = 0; k < 16; k++) {
-            const uint32_t from_a = all[4 * g + k % 8 / 2].a[i / 2 + k / 8 * 2],
-                           from_b = all[4 * column + k % 8 / 2].b[k / 8];
-            sum +=
-                (double)value((uint16_t)(from_a >> 16 * (k & 1))) * (double)value((uint16_t)(from_b >> 16 * (k & 1)));
-        }
+        for (int k = 0; k < 16; k++)
+            sum += (double)all[4 * g + k % 8 / 2].a[2 * (i / 2 + k / 8 * 2) + (k & 1)] *
+                   (double)all[4 * column + k % 8 / 2].b[2 * (k / 8) + (k & 1)];
         c[i] = (float)sum;
     }
 }
@@ -160,8 +157,7 @@ static __device__ __forceinline__ void ht_mma_bf16(float *c, const uint32_t *a, 
  * out[m] is columns 2t, 2t + 1 of row g of matrix m, or transposed, rows 2t, 2t + 1 of column g. */
 template <bool TRANSPOSED> static __device__ __forceinline__ void ht_matrices(uint32_t *out, const void *row) {
 #ifdef HT_CUDA_ON_HOST
-    const char *all[32];
-    on_host_gather(&row, sizeof row, all);
+    const char *const *all = (const char *const *)on_host_gather(&row, sizeof row);
     const int g = (int)on_host_lane() / 4, t = (int)on_host_lane() % 4;
     for (int m = 0; m < 4; m++) {
         uint16_t pair[2];

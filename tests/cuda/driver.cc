@@ -25,18 +25,24 @@ on_host_kernel::on_host_kernel(const char *n, on_host_body *b, size_t s) : name(
 /* ---- fibers ---- */
 
 enum wait_kind { RUNS, WAITS_BLOCK, WAITS_WARP, ENDED };
-enum { MOST_THREADS = 1024, STACK = 128 << 10 };
+enum { MOST_THREADS = 1024, WARP = 32, STACK = 128 << 10 };
 
 struct fiber {
     void *stack_pointer;
     char *stack;
     wait_kind state;
-    uint64_t given;
-    unsigned char gathered[ON_HOST_GATHERED];
-    unsigned id;
+    unsigned exchanges; /* that it has begun in this block */
+    on_host_dim index;
+};
+
+/* What the lanes of a warp give each other. Two take turns: a lane begins the next exchange when all have left the one before. */
+struct exchange {
+    alignas(16) unsigned char given[WARP * ON_HOST_GATHERED];
+    unsigned number, lanes; /* of those that gave something, a bit each */
 };
 
 static fiber fibers[MOST_THREADS];
+static exchange exchanges[MOST_THREADS / WARP][2];
 static fiber *current;
 static void *scheduler_stack;
 static const on_host_kernel *kernel;
@@ -50,15 +56,21 @@ __asm__(".text\n.type on_host_switch,@function\non_host_switch:\n"
         "popq %r15\npopq %r14\npopq %r13\npopq %r12\npopq %rbx\npopq %rbp\nret\n"
         ".size on_host_switch,.-on_host_switch\n");
 
-static void place(const fiber *f) {
-    threadIdx.x = f->id % blockDim.x;
-    threadIdx.y = f->id / blockDim.x % blockDim.y;
-    threadIdx.z = f->id / (blockDim.x * blockDim.y);
+static void go_on(void **save, fiber *f) {
+    current = f;
+    threadIdx = f->index;
+    on_host_switch(save, f->stack_pointer);
 }
 
+unsigned on_host_lane(void) { return (unsigned)(current - fibers) % WARP; }
+
+/* Goes on with the next lane of the warp that can run. */
 static void yield(wait_kind kind) {
-    current->state = kind;
-    on_host_switch(&current->stack_pointer, scheduler_stack);
+    fiber *mine = current, *const end = mine - on_host_lane() + WARP;
+    mine->state = kind;
+    for (fiber *next = mine + 1; next < end; next++)
+        if (next->state == RUNS) return go_on(&mine->stack_pointer, next);
+    on_host_switch(&mine->stack_pointer, scheduler_stack);
 }
 
 static void fiber_main(void) {
@@ -69,36 +81,35 @@ static void fiber_main(void) {
 
 void __syncthreads(void) { yield(WAITS_BLOCK); }
 void __syncwarp(unsigned) { yield(WAITS_WARP); }
-unsigned on_host_lane(void) { return current->id % 32; }
+
+/* Returns when all lanes have given `bytes` bytes. */
+static exchange *give(const void *mine, size_t bytes) {
+    const unsigned number = ++current->exchanges;
+    exchange *x = &exchanges[(current - fibers) / WARP][number % 2];
+    if (x->number != number) x->number = number, x->lanes = 0;
+    x->lanes |= 1u << on_host_lane();
+    memcpy(x->given + on_host_lane() * bytes, mine, bytes);
+    yield(WAITS_WARP);
+    return x;
+}
 
 uint64_t on_host_exchange(uint64_t mine, int from) {
-    fiber *warp = current - current->id % 32;
-    current->given = mine;
-    yield(WAITS_WARP);
-    const unsigned n = blockDim.x * blockDim.y * blockDim.z;
-    const bool there = from >= 0 && from < 32 && (current->id & ~31u) + (unsigned)from < n && warp[from].state != ENDED;
-    const uint64_t out = there ? warp[from].given : mine;
-    yield(WAITS_WARP);
-    return out;
+    const exchange *x = give(&mine, sizeof mine);
+    if (from >= 0 && from < WARP && (x->lanes >> from & 1))
+        memcpy(&mine, x->given + (size_t)from * sizeof mine, sizeof mine);
+    return mine;
 }
 
-void on_host_gather(const void *mine, size_t bytes, void *all) {
-    fiber *warp = current - current->id % 32;
+const void *on_host_gather(const void *mine, size_t bytes) {
     if (bytes > ON_HOST_GATHERED) abort();
-    memcpy(current->gathered, mine, bytes);
-    yield(WAITS_WARP);
-    const unsigned n = blockDim.x * blockDim.y * blockDim.z, first = current->id & ~31u;
-    for (unsigned lane = 0; lane < 32; lane++) {
-        unsigned char *to = (unsigned char *)all + lane * bytes;
-        if (first + lane < n && warp[lane].state != ENDED)
-            memcpy(to, warp[lane].gathered, bytes);
-        else
-            memset(to, 0, bytes);
-    }
-    yield(WAITS_WARP);
+    exchange *x = give(mine, bytes);
+    if (x->lanes != 0xffffffffu)
+        for (unsigned lane = 0; lane < WARP; lane++)
+            if (!(x->lanes >> lane & 1)) memset(x->given + lane * bytes, 0, bytes);
+    return x->given;
 }
 
-static void start(fiber *f, unsigned id) {
+static void start(fiber *f) {
     if (!f->stack)
         f->stack =
             (char *)mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -108,51 +119,48 @@ static void start(fiber *f, unsigned id) {
     for (int i = 0; i < 6; i++) *--top = NULL;
     f->stack_pointer = top;
     f->state = RUNS;
-    f->id = id;
+    f->exchanges = 0;
 }
 
-static void run(fiber *f) {
-    current = f;
-    place(f);
-    on_host_switch(&scheduler_stack, f->stack_pointer);
+static void fail_to_meet(void) {
+    fprintf(stderr, "%s: its threads wait at different places for each other\n", kernel->name);
+    abort();
 }
 
-/* Releases threads that have all come to the same barrier; false when there are none. */
-static bool release(unsigned n) {
-    bool released = false;
-    unsigned waiting = 0, alive = 0;
-    for (unsigned w = 0; w < n; w += 32) {
-        unsigned here = 0, of_warp = 0;
-        for (unsigned i = w; i < n && i < w + 32; i++) {
-            alive += fibers[i].state != ENDED;
-            waiting += fibers[i].state == WAITS_BLOCK;
-            of_warp += fibers[i].state != ENDED;
-            here += fibers[i].state == WAITS_WARP;
+/* Runs a warp until its threads wait for the block or have ended; whether some wait. */
+static bool run_warp(fiber *warp) {
+    for (;;) {
+        fiber *first = NULL; /* that waits for the warp */
+        bool of_block = false;
+        for (fiber *f = warp; f < warp + WARP; f++) {
+            if (f->state == RUNS) go_on(&scheduler_stack, f);
+            of_block |= f->state == WAITS_BLOCK;
+            if (f->state != WAITS_WARP) continue;
+            if (!first) first = f;
+            if (f->exchanges != first->exchanges) fail_to_meet();
         }
-        if (here == 0 || here < of_warp) continue;
-        for (unsigned i = w; i < n && i < w + 32; i++)
-            if (fibers[i].state == WAITS_WARP) fibers[i].state = RUNS;
-        released = true;
+        if (!first) return of_block;
+        if (of_block) fail_to_meet();
+        for (fiber *f = first; f < warp + WARP; f++)
+            if (f->state == WAITS_WARP) f->state = RUNS;
     }
-    if (alive == 0 || waiting < alive) return released;
+}
+
+/* The threads of a launch; those that fill the last warp have ended. */
+static void place(unsigned n) {
     for (unsigned i = 0; i < n; i++)
-        if (fibers[i].state == WAITS_BLOCK) fibers[i].state = RUNS;
-    return true;
+        fibers[i].index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / (blockDim.x * blockDim.y)};
+    for (unsigned i = n; i % WARP; i++) fibers[i].state = ENDED;
 }
 
 static void run_block(unsigned n) {
-    for (unsigned i = 0; i < n; i++) start(&fibers[i], i);
-    for (;;) {
-        unsigned ended = 0;
-        for (unsigned i = 0; i < n; i++) {
-            if (fibers[i].state == RUNS) run(&fibers[i]);
-            ended += fibers[i].state == ENDED;
-        }
-        if (ended == n) return;
-        if (!release(n)) {
-            fprintf(stderr, "%s: its threads wait at different places for each other\n", kernel->name);
-            abort();
-        }
+    for (unsigned i = 0; i < n; i++) start(&fibers[i]);
+    for (unsigned w = 0; w < n; w += WARP) exchanges[w / WARP][0].number = exchanges[w / WARP][1].number = 0;
+    for (bool waits = true; waits;) {
+        waits = false;
+        for (unsigned w = 0; w < n; w += WARP) waits |= run_warp(&fibers[w]);
+        for (unsigned i = 0; i < n; i++)
+            if (fibers[i].state == WAITS_BLOCK) fibers[i].state = RUNS;
     }
 }
 
@@ -284,6 +292,7 @@ API CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **para
     arguments = parameters[0];
     gridDim = {gx, gy, gz};
     blockDim = {bx, by, bz};
+    place(bx * by * bz);
     for (blockIdx.z = 0; blockIdx.z < gz; blockIdx.z++)
         for (blockIdx.y = 0; blockIdx.y < gy; blockIdx.y++)
             for (blockIdx.x = 0; blockIdx.x < gx; blockIdx.x++) {

@@ -55,8 +55,9 @@ void __syncwarp(unsigned mask = 0xffffffffu);
 uint64_t on_host_exchange(uint64_t mine, int from);
 unsigned on_host_lane(void);
 enum { ON_HOST_GATHERED = 64 };
-/* Gives every lane what all lanes of the warp have, 64 bytes of each at most: all[lane * bytes], zeros where there is no lane. */
-void on_host_gather(const void *mine, size_t bytes, void *all);
+/* What all lanes of the warp have, 64 bytes of each at most: [lane * bytes], zeros where there is no lane. It stays until the
+ * lane's next call of this kind. */
+const void *on_host_gather(const void *mine, size_t bytes);
 
 template <typename T> static inline T on_host_shuffle(T mine, int from) {
     uint64_t bits = 0;
@@ -78,8 +79,8 @@ template <typename T> static inline T __shfl_up_sync(unsigned, T mine, unsigned 
     return on_host_shuffle(mine, to >= (lane & ~(width - 1)) ? to : lane);
 }
 static inline unsigned __reduce_add_sync(unsigned, unsigned mine) {
-    unsigned all[32], out = 0;
-    on_host_gather(&mine, sizeof mine, all);
+    const unsigned *all = (const unsigned *)on_host_gather(&mine, sizeof mine);
+    unsigned out = 0;
     for (int lane = 0; lane < 32; lane++) out += all[lane];
     return out;
 }

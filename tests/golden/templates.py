@@ -4,7 +4,7 @@
                                      [--every N] [--jobs N] [--list] [--show K] [--time]
 
 Without --templates the templates are those of the llama-cpp-python source package (fetched once by pip, kept in
-build/templates) and of the GGUF files in ~/.cache/hearth/models, when the package gguf is there to read them. Each is
+~/.cache/hearth/templates) and of the GGUF files in ~/.cache/hearth/models. Each is
 rendered with every conversation and every set of options below, or with --every N, with each N-th of them. The snippets are
 small pieces of the template language, some of which no chat template has; --chat leaves them out.
 
@@ -24,6 +24,7 @@ import argparse
 import collections
 import concurrent.futures
 import datetime
+import functools
 import itertools
 import json
 import os
@@ -35,14 +36,16 @@ import tarfile
 import tempfile
 import time
 
+import gguf_fields
 import jinja2
 import jinja2.ext
 import jinja2.sandbox
 
 PACKAGE = "llama-cpp-python==0.3.36"
 IN_PACKAGE = "/vendor/llama.cpp/models/templates/"
-CACHE = pathlib.Path("build/templates")
-MODELS = pathlib.Path("~/.cache/hearth/models").expanduser()
+CACHES = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "hearth"
+CACHE = CACHES / "templates"  # outlives this clone
+MODELS = CACHES / "models"
 TIMEOUT_S = 20
 CONTEXT = 60  # characters shown on both sides of a difference
 RUNS = 9  # of which the fastest is told
@@ -137,6 +140,7 @@ def written(template, as_text, content):
     return len(found.encode()) * good
 
 
+@functools.cache
 def forms(template, source):
     """Whether the template takes arguments as text, and contents as None."""
     if "tool_calls" not in source:
@@ -1273,14 +1277,8 @@ def model_templates():
         kept = there / f"{model.stem}.jinja"
         if kept.exists() and kept.stat().st_mtime > model.stat().st_mtime:
             continue
-        try:
-            import gguf
-        except ImportError:
-            print(f"skipped {model}: the package gguf is not here to read it")
-            continue
-        field = gguf.GGUFReader(model).get_field("tokenizer.chat_template")
         written = kept.with_suffix(f".{os.getpid()}")
-        written.write_bytes(field.contents().encode() if field else b"")
+        written.write_bytes(gguf_fields.read(model).get("tokenizer.chat_template", "").encode())
         written.rename(kept)
     return there
 

@@ -10,11 +10,10 @@ where llama.cpp names the pre-tokenizer; Gemma from the class in
 way of cutting a token into two tokens, in the order of the tokens, which for Gemma is the order of training. Needs
 tokenizers (PyPI; written with 0.23.3)."""
 import json
-import mmap
 import os
-import struct
 import sys
 
+import gguf_fields
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -96,37 +95,8 @@ SAME = {"starcoder": "smollm", "refact": "smollm", "mpt": "olmo"}
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4
 
 
-NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-STRING, ARRAY = 8, 9
-
-
 def read(path):
-    """The metadata. The gguf package takes 10 seconds for a quarter of a million tokens."""
-    data, at = mmap.mmap(os.open(path, os.O_RDONLY), 0, access=mmap.ACCESS_READ), 24
-
-    def numbers(kind, n=1):
-        nonlocal at
-        values = struct.unpack_from(f"<{n}{NUMBERS[kind]}", data, at)
-        at += struct.calcsize(f"<{n}{NUMBERS[kind]}")
-        return values
-
-    def text():
-        nonlocal at
-        (n,) = numbers(10)
-        at += n
-        return data[at - n : at].decode()
-
-    def value(kind):
-        if kind == STRING:
-            return text()
-        if kind != ARRAY:
-            return numbers(kind)[0]
-        (kind,), (n,) = numbers(4), numbers(10)
-        return [text() for _ in range(n)] if kind == STRING else list(numbers(kind, n))
-
-    assert data[:8] == b"GGUF\3\0\0\0"
-    fields = {text(): value(numbers(4)[0]) for _ in range(struct.unpack_from("<Q", data, 16)[0])}
-    return {k: v for k, v in fields.items() if k.startswith("tokenizer.")}
+    return {name: value for name, value in gguf_fields.read(path).items() if name.startswith("tokenizer.")}
 
 
 def byte_level(tokenizer, use_regex, *before):

@@ -125,7 +125,8 @@ static const attend_case cases[] = {
 
 /* Whether a case is cut in that way: in all of them in a soak, else in two of twelve, other ones on each instruction set, and
  * the plain kernel, whose results are not needed for the others', is left out of the long ones. Where everything takes many times
- * as long there are two threads and half of the cases on each instruction set; an emulator gets none but the small ones. */
+ * as long there are two threads and half of the cases on each instruction set, the others the day after; an emulator gets
+ * half of these, and none but the small ones. */
 static bool is_cut_so(const attend_case *c, int device, int threads, int chunk, int number) {
     const bool plain = device == 0;
     double keys = 0.0;
@@ -134,8 +135,7 @@ static bool is_cut_so(const attend_case *c, int device, int threads, int chunk, 
     const bool is_long = keys * c->n_heads * c->head_dim > 2e7;
     if (is_long && (TEST_EMULATED || (plain && test_cases(true, TEST_SLOW)))) return false;
     const int64_t turn = device + (c - cases);
-    if (TEST_SLOW)
-        return threads == 2 && (chunk == 64 || (chunk == 1 && keys <= 1e5)) && test_takes(turn, TEST_EMULATED ? 1 : 2);
+    if (TEST_SLOW) return threads == 2 && (chunk == 64 || (chunk == 1 && keys <= 1e5)) && test_takes_today(turn, 2);
     return plain || test_takes(number + turn, 6);
 }
 

@@ -127,6 +127,7 @@ UNIT_TEST(layer_norm) {
         for (EACH(t, float_types))
             for (int how = 0; how < LAYOUT_COUNT; how++)
                 for (int given = 0; given < 4; given++) {
+                    if (!test_takes_today((int)(l + t) + how + given, 2)) continue;
                     uint64_t seed = l + 3;
                     int64_t dims[3] = {3, 2, lengths[l]};
                     operand x = test_operand(float_types[t], 3, dims, (layout)how, ORDINARY, &seed);
@@ -243,7 +244,7 @@ UNIT_TEST(attention_of_rows) {
                  {1, 1, 16, 16, {290, 64, 1, 0}, 1, {0.3f, 0, 64, false, true}, NO_SINKS}};
     for (EACH(i, cases))
         for (int how = 0; how < LAYOUT_COUNT; how++) {
-            if (!test_takes((int)i + how, TEST_SLOW ? 2 : 1)) continue;
+            if (!test_takes_today((int)i + how, 3)) continue;
             int32_t own[MOST], first[MOST];
             int64_t n = 0, rows = 0;
             for (int q = 0; q < SEQUENCES; q++) {
@@ -330,7 +331,7 @@ UNIT_TEST(attention_under_extreme_masks) {
     for (int64_t n_q = 1; n_q < 40; n_q += 19)
         for (EACH(h, hiding))
             for (int seen = 0; seen < 5; seen++) {
-                if (!test_takes(n_q / 19 + (int64_t)h + seen, TEST_SLOW ? 2 : 1)) continue;
+                if (!test_takes_today(n_q / 19 + (int64_t)h + seen, 2)) continue;
                 uint64_t seed = 8;
                 const int64_t q[4] = {1, 2, n_q, 12}, k[4] = {1, 2, N_K, 12}, m[4] = {1, 2, n_q, N_K}, heads = 2;
                 operand in[5] = {test_operand(HT_F32, 4, q, CONTIGUOUS, ORDINARY, &seed),
@@ -369,7 +370,7 @@ UNIT_TEST(attention_has_one_order) {
         const ht_view views[5] = {in[0].view, in[1].view, in[2].view, test_absent(), test_absent()};
         const ht_sdpa_params p = {0.3f, true, 0};
         float *first = malloc((size_t)size * sizeof *first), *other = malloc((size_t)size * sizeof *other);
-        for (int threads = 1; threads < 5; threads++) {
+        for (int threads = 1; threads < 5; threads += TEST_SLOW ? 2 : 1) {
             ht_device *devices[TEST_MAX_DEVICES];
             int n = test_devices(threads, devices);
             for (int d = 1; d < n; d++) { /* the first is the plain kernel */

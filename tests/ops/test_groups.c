@@ -84,7 +84,7 @@ UNIT_TEST(products) {
             for (EACH(k, ms))
                 for (int transpose = 0; transpose < 2; transpose++) {
                     if (ms[k] == 200 ? s != 1 || i % 4 : ms[k] > 3 && s == 4) continue;
-                    if (TEST_SLOW && !test_takes((int)(i + s + k) + transpose, 3)) continue;
+                    if (!test_takes((int)(i + s + k) + transpose, 2) || !test_takes_today((int)(s + k), 2)) continue;
                     uint64_t seed = 77 + i * 5 + s;
                     const ht_dtype dtype = dtypes[(s + k) % 3];
                     const int64_t rows = sizes[s][0];
@@ -142,7 +142,7 @@ UNIT_TEST(chosen) {
     const int64_t n = 40;
     for (EACH(i, modes))
         for (int transpose = 0; transpose < 2; transpose++) {
-            if (TEST_SLOW && !test_takes((int)i + transpose, 3)) continue;
+            if (!test_takes_today((int)i + transpose, 3)) continue;
             uint64_t seed = i + 1;
             quantised q = random_matrix(&modes[i], HT_F32, 4, 35, 256, false, &seed);
             const int64_t in_shape[3] = {7, 1, transpose ? 256 : 35}, out_shape[3] = {n, 1, transpose ? 35 : 256};
@@ -189,7 +189,7 @@ UNIT_TEST(made_and_read) {
     for (EACH(i, modes))
         for (EACH(d, float_types))
             for (int turned = 0; turned < 2; turned++) {
-                if (TEST_SLOW && (i + d + (size_t)turned) % 4) continue;
+                if (!test_takes_today((int)(i + d) + turned, 3)) continue;
                 const ht_dtype dtype = float_types[d];
                 const int group = modes[i].group;
                 const int64_t columns = GROUPS * group, words[2] = {ROWS, columns * modes[i].bits / 32};

@@ -30,7 +30,10 @@ static ht_device *open_device(void) {
 }
 
 static void fill_randomly(unsigned char *p, size_t n, uint64_t seed) {
-    for (size_t i = 0; i < n; i++) p[i] = (unsigned char)test_random(&seed);
+    for (size_t i = 0; i < n; i += sizeof seed) {
+        const uint64_t some = test_random(&seed);
+        memcpy(p + i, &some, n - i < sizeof some ? n - i : sizeof some);
+    }
 }
 
 /* ---- sizes ---- */

@@ -91,6 +91,7 @@ UNIT_TEST(random_schedules) {
 /* Several requests that do not fit at once, each of which does. */
 UNIT_TEST(setting_back) {
     for (int m = 0; m < N_MODELS; m++) {
+        if (!test_takes_today(m, 2)) continue;
         const size_t page = ht_cache_bytes(models[m], 256, 512);
         ht_engine *e = open_engine(m, OPTIONS_AT(ht_engine_options, with.kv_bytes = 3 * page));
         asked a[6] = {0};
@@ -118,6 +119,7 @@ UNIT_TEST(answers_of_one_prompt) {
     enum { N = 5 };
     for (int m = 0; m < N_MODELS; m++)
         for (int cached = 0; cached < 2; cached++) {
+            if (!test_takes_today(m + cached, 2)) continue;
             question alone[N];
             asked a[N] = {0};
             for (int i = 0; i < N; i++) {

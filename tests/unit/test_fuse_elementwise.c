@@ -161,7 +161,9 @@ static void compare_graph(uint64_t seed) {
 }
 
 UNIT_TEST(graphs_have_the_bits_of_single_kernels) {
-    for (uint64_t seed = 1; seed <= 600; seed++) compare_graph(seed);
+    for (uint64_t seed = 1; seed <= 600; seed++)
+        if (seed <= 100 || test_takes_today((int64_t)seed, 4)) compare_graph(seed);
+    for (uint64_t seed = 1; seed <= 100; seed++) compare_graph(seed);
     size_t before = ht_memory_get(NULL).active_bytes; /* what streams keep for their kernels */
     for (uint64_t seed = 1; seed <= 100; seed++) compare_graph(seed);
     assert_int_equal(ht_memory_get(NULL).active_bytes, before);

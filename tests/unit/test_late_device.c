@@ -325,7 +325,7 @@ static void fail_steps(const tiny_options *how) {
     ok(ht_session_forward(s, ids, PROMPT, NULL, keep, want, &err), &err);
     ht_session_free(s);
     bool any = true;
-    for (int k = 1; any; k += test_cases(TEST_SLOW ? 29 : 11, 1)) {
+    for (int k = 1; any; k += test_cases(TEST_WATCHES_THREADS ? 97 : TEST_SLOW ? 29 : 11, 1)) {
         s = session_of(m);
         late_device_fail(late, k);
         const ht_status status = ht_session_forward(s, ids, PROMPT, NULL, keep, got, &err);

@@ -61,7 +61,7 @@ UNIT_TEST(chunks_do_not_change_bits) {
     float *rows = tiny_rows(TOKENS);
     for (int m = 0; m < N_MODELS; m++)
         for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++) {
-            if (!test_takes(m + (int64_t)c, TEST_SLOW ? 3 : 1)) continue;
+            if (!test_takes_today(m + (int64_t)c, 6)) continue;
             ht_session *s = tiny_session(models[m], chunks[c]);
             memset(rows, 0, (size_t)TOKENS * TINY_VOCAB * sizeof *rows);
             tiny_forward(s, ids, TOKENS, true, rows);
@@ -90,6 +90,7 @@ UNIT_TEST(steps_are_as_long_as_the_device_has_them) {
     ht_model_free(small);
     float *rows = tiny_rows(TOKENS);
     for (int m = 0; m < N_MODELS; m++) {
+        if (!test_takes_today(m, 3)) continue;
         assert_works(ht_session_new, models[m], OPTIONS_AT(ht_session_options, with.chunk = 37), &s);
         assert_int_equal(s->chunk, 37);
         ht_session_free(s);
@@ -222,7 +223,7 @@ UNIT_TEST(rewinding_gives_the_same_bits) {
     for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
         const int m = i % 2 ? RECURRENT : 0;
         const int64_t place = cases[i / 2].place;
-        if (!test_takes((int64_t)i / 2, TEST_SLOW ? 2 : 1)) continue;
+        if (!test_takes_today((int64_t)i / 2, 4)) continue;
         ht_session_free(s);
         s = tiny_session(models[m], 128);
         for (int again = 0; again < 2; again++) {
@@ -257,6 +258,7 @@ UNIT_TEST(rings_go_back_to_what_they_hold) {
         assert_int_equal(s->cache->layer[0].ring_pages, PAGES);
         assert_int_equal(s->cache->layer[5].ring_pages, 0);
         for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+            if (!test_takes_today(m + (int64_t)i, 3)) continue;
             const int64_t place = places[i];
             tiny_forward(s, ids + ht_session_length(s), (size_t)(LENGTH - ht_session_length(s)), false, NULL);
             for (int64_t k = 1; k < LENGTH; k++) assert_int_equal(ht_cache_kept(s->cache, k), k < least ? 0 : k);
@@ -326,6 +328,7 @@ UNIT_TEST(pages_are_as_forecast) {
     ht_model_info *info; /* of the recurrent model */
     assert_works(ht_model_info_read, tiny_write(&(tiny_options){.recurrent = true, .type = HT_W_Q8_0}), &info);
     for (int m = 0; m < N_MODELS; m++) {
+        if (!test_takes_today(m, 3)) continue;
         size_t before = ht_memory_get(models[m]->device).active_bytes;
         ht_session *s = tiny_session(models[m], 64);
         assert_int_equal(ht_session_cache_bytes(s), 0);
