@@ -1,7 +1,7 @@
 """Embeddings beside sentence-transformers and llama.cpp, in turns, on this machine: cosines, order, speed and memory.
 
-    python3 bench/embed.py [--only accuracy|speed] [--rounds 9] [--threads 2] [--texts 1000] [--words 20] [--precision high]
-                           [--hearth BIN] [--python PYTHON] [--json FILE] MODEL
+    python3 bench/embed.py [--only accuracy|speed] [--rounds 9] [--threads 2] [--texts 1000] [--words 20] [--dtype f32]
+                           [--precision high] [--hearth BIN] [--python PYTHON] [--json FILE] MODEL
 
 MODEL is a directory of sentence-transformers; PYTHON is one that has torch, sentence-transformers, numpy and llama-cpp-python, without
 which llama.cpp is left out.
@@ -11,7 +11,8 @@ sentence-transformers, and how many of the pairs of 10,000 cosines have another 
 same of torch's f32, one text at a time and 64 at once. Then the cosines of files that `hearth quantize` writes to the model's own vectors.
 
 Speed: sentences of English, 64 at once, in processes that have loaded their model and that take turns. Printed are medians of
-ratios of neighbouring rounds, and the peak of each process's memory. The exit status is 1 when a gate does not hold.
+ratios of neighbouring rounds, also of processor time, which with --threads 1 means something on a busy machine, too; and the peak of each
+process's memory. --dtype f16 converts the model first, for Hearth and llama.cpp. The exit status is 1 when a gate does not hold.
 """
 
 import argparse
@@ -110,12 +111,12 @@ def serve(engine, path, threads, how):
     embed = {"hearth": load_hearth, "torch": load_torch, "llama.cpp": load_llama}[engine](path, int(threads), how)
     for line in sys.stdin:
         asked = json.loads(line)
-        begin = time.perf_counter()
+        begin, spent = time.perf_counter(), time.process_time()
         vectors = embed(asked["texts"], asked["batch"])
-        seconds = time.perf_counter() - begin
+        seconds, spent = time.perf_counter() - begin, time.process_time() - spent
         if asked["out"]:
             np.save(asked["out"], np.asarray(vectors))
-        print(json.dumps({"seconds": seconds, "peak_bytes": peak_bytes()}), flush=True)
+        print(json.dumps({"seconds": seconds, "processor_seconds": spent, "peak_bytes": peak_bytes()}), flush=True)
 
 
 class Engine:
@@ -228,8 +229,8 @@ def accuracy(o, folder):
 def speed(o, folder):
     texts, failed = sentences(o.texts, o.words), False
     gguf = folder / "model.gguf"
-    engines.run([o.hearth, "convert", o.model, gguf, "--to", "gguf", "-q"])
-    of = {"hearth": Engine(o, "hearth", o.model, f"{o.precision},0"), "torch": Engine(o, "torch", o.model, "float32")}
+    engines.run([o.hearth, "convert", o.model, gguf, "--to", "gguf", "--dtype", o.dtype, "-q"])
+    of = {"hearth": Engine(o, "hearth", gguf, f"{o.precision},0"), "torch": Engine(o, "torch", o.model, "float32")}
     if not engines.lacks(o.python, "llama_cpp"):
         of |= {f"llama.cpp {n}": Engine(o, "llama.cpp", gguf, n) for n in o.ubatch}
     for engine in of.values():
@@ -243,11 +244,12 @@ def speed(o, folder):
     print(f"{len(texts)} texts of {o.words} words, {BATCH} at once, {o.threads} threads, medians of {o.rounds} rounds\n")
     peak = {name: r[-1]["peak_bytes"] for name, r in rounds.items()}
     for name, r in rounds.items():
-        seconds = [x["seconds"] for x in r]
-        ratio = statistics.median(s / h["seconds"] for s, h in zip(seconds, rounds["hearth"]))
+        ratio, of_processors = (statistics.median(x[key] / h[key] for x, h in zip(r, rounds["hearth"]))
+                                for key in ("seconds", "processor_seconds"))  # fmt: skip
         least = {"hearth": 0, "torch": NEXT_TO_TORCH}.get(name, NEXT_TO_LLAMA)
         failed = failed or ratio < least
-        print(f"{name:16}{statistics.median(seconds):8.3f} s, {ratio:5.2f} times hearth's, asked {least}; peak {peak[name] / 1e6:5.0f} MB")
+        print(f"{name:16}{engines.median(r, 'seconds'):8.3f} s, {ratio:5.2f} times hearth's, asked {least}; "
+              f"of processors {of_processors:5.2f}; peak {peak[name] / 1e6:5.0f} MB")  # fmt: skip
     print(f"\nmemory of hearth by torch's: {peak['hearth'] / peak['torch']:.2f}, at most {MEMORY}")
     return failed or peak["hearth"] > MEMORY * peak["torch"], rounds
 
@@ -262,6 +264,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--texts", type=int, default=1000)
     parser.add_argument("--words", type=int, default=WORDS, help="of a text whose speed is measured")
+    parser.add_argument("--dtype", default="f32", help="of the weights whose speed is measured")
     parser.add_argument("--ubatch", type=int, nargs="*", default=[512, 2048], help="tokens per step of llama.cpp")
     parser.add_argument("--precision", default="high")
     parser.add_argument("--hearth", default=ROOT / "build/release/bin/hearth")
