@@ -78,6 +78,8 @@ def meaningful(body):
         body["messages"].append({"role": "user", "content": "a"})  # there is something to answer
     if isinstance(body.get("input"), list) and any(isinstance(one, dict) for one in body["input"]):
         body["input"].append({"role": "user", "content": "a"})
+    if body.get("add_generation_prompt"):
+        body.pop("continue_final_message", None)  # one or the other
     meaningful_tools(body)
     for name in STRUCTURES:  # each is a language of its own, and an answer is held to one: test_serve.py
         body.pop(name, None)

@@ -79,7 +79,7 @@ class Alone(ServeTest):
                 error = self.refused(path, 'the model "encoder" generates no text: it is a text encoder, for /v1/embeddings', **body)
                 if path.startswith("/v1/c"):
                     self.assertEqual(error["param"], "model")
-        self.refused("/v1/rerank", "no reranker", query="hello", documents=["a"])
+        self.refused("/v1/rerank", "no classification head", query="hello", documents=["a"])
 
     def test_limits(self):
         long = "hello " * 50

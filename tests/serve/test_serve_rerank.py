@@ -3,11 +3,10 @@ gives, in the order and form that a request asks for, beside a model that chats.
 
 import json
 import math
-import shutil
 import subprocess
 import unittest
 
-from support import HEARTH, ROOT, SCRATCH, TINY, PlainServer, ServeTest, variant
+from support import HEARTH, SCRATCH, TINY, PlainServer, ServeTest, variant
 
 ROLES = (
     "<|im_start|>{{ messages | selectattr('role', 'eq', 'system') | map(attribute='content') | first | default('find') }}: "
@@ -18,9 +17,6 @@ MODELS = SCRATCH / "with-reranker"
 MODELS.mkdir()
 RERANKER = variant(MODELS / "reranker.gguf", words=["yes", "no"], template=ROLES, context=512)
 (MODELS / "tiny.gguf").write_bytes(TINY.read_bytes())
-ENCODER = SCRATCH / "bert"
-shutil.copytree(ROOT / "tests/golden/encoders/bert", ENCODER)
-(ENCODER / "vocab.txt").write_text("".join(f"{word}\n" for word in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", *map(chr, range(97, 123)))))
 QUERY, TEXTS = "hello", ["the world", "hello", "", "hello the world"]
 
 
@@ -108,78 +104,6 @@ class Rerank(ServeTest):
         before = self.server.metric("prompt_tokens_total")
         used = self.rank()["usage"]["total_tokens"]
         self.assertEqual(self.server.metric("prompt_tokens_total"), before + used)
-
-
-class TextEncoder(ServeTest):
-    """A cross-encoder, in the forms of all clients; it has neither vectors nor answers."""
-
-    model, kind = ROOT / "tests/golden/rerankers/bert", PlainServer
-    golden = json.loads((model / "reference.json").read_text())
-    cases = [case for case in golden["cases"] if not case["most"] and "logit" in case]
-    documents = [case["document"] for case in cases]
-
-    def test_scores(self):
-        order = sorted(range(len(self.cases)), key=lambda i: -self.cases[i]["logit"])
-        for path in "/v1/rerank", "/v2/rerank", "/rerank", "/v1/reranking", "/reranking":
-            reply = self.server.post(path, query=self.golden["query"], documents=self.documents, top_n=3)
-            self.assertEqual(reply.status, 200, reply.text)
-            self.assertEqual([one["index"] for one in reply.json["results"]], order[:3])
-            for one in reply.json["results"]:
-                self.assertAlmostEqual(one["relevance_score"], 1 / (1 + math.exp(-self.cases[one["index"]]["logit"])), delta=0.01)
-            self.assertEqual(reply.json["usage"]["total_tokens"], sum(len(case["ids"]) for case in self.cases))
-        reply = self.server.post("/rerank", query=self.golden["query"], texts=self.documents, raw_scores=True)
-        for one in reply.json:
-            self.assertAlmostEqual(one["score"], self.cases[one["index"]]["logit"], delta=0.03)
-
-    def test_long_documents(self):
-        long = {"query": self.golden["query"], "documents": ["text " * 100, "a text"]}
-        reply = self.server.post("/v1/rerank", **long)
-        self.assertEqual(reply.status, 400)
-        self.assertIn("document 0: prompt of", reply.json["error"]["message"])
-        reply = self.server.post("/v1/rerank", **long, truncate=True)
-        self.assertIn("long documents", reply.fields["x-ignored"])
-
-    def test_refusals(self):
-        for path, says, body in [
-            ("/v1/rerank", "take no instruction", dict(query="a", documents=["b"], instruction="find")),
-            ("/v1/embeddings", "gives scores for reranking, not embeddings", dict(input="a")),
-            ("/api/embed", "gives scores for reranking, not embeddings", dict(input="a")),
-            ("/embedding", "gives scores for reranking, not embeddings", dict(content="a")),
-            ("/v1/completions", "text encoder", dict(prompt="a")),
-        ]:
-            reply = self.server.post(path, **{"model": "bert", **body})
-            self.assertEqual(reply.status, 400, reply.text)
-            self.assertIn(says, reply.text)
-
-
-class BesideAChat(ServeTest):
-    def test_models(self):
-        with PlainServer(None, "--models", MODELS) as server:
-            chat = server.post("/v1/chat/completions", model="tiny", messages=[{"role": "user", "content": "hello"}], max_tokens=2)
-            self.assertEqual(chat.status, 200)
-            for model in "tiny", "reranker":
-                vectors = server.post("/v1/embeddings", model=model, input="hello").json
-                self.assertEqual((vectors["model"], len(vectors["data"][0]["embedding"])), (model, 64))
-            self.assertEqual(server.post("/v1/rerank", model="reranker", query=QUERY, documents=TEXTS).status, 200)
-            reply = server.post("/v1/rerank", model="tiny", query=QUERY, documents=TEXTS)
-            self.assertEqual(reply.status, 400)
-            self.assertIn("tiny: the model is no reranker", reply.json["error"]["message"])
-
-
-class TextEncoder(ServeTest):
-    model, kind = ENCODER, PlainServer
-
-    def test_routes(self):
-        messages = [{"role": "user", "content": "a"}]
-        for path, body in (("/v1/chat/completions", {"messages": messages}), ("/v1/completions", {"prompt": "a"}), ("/v1/responses", {"input": "a"}),
-                           ("/v1/messages", {"messages": messages, "max_tokens": 2}), ("/completion", {"prompt": "a"}),
-                           ("/api/chat", {"model": "bert", "messages": messages})):  # fmt: skip
-            reply = self.server.post(path, **body)
-            self.assertEqual(reply.status, 400)
-            self.assertIn("the model is a text encoder (bert): it generates no text", reply.text)
-        self.assertEqual(len(self.server.post("/v1/embeddings", input="a b").json["data"][0]["embedding"]), 32)
-        shown = self.server.post("/api/show", model="bert").json
-        self.assertEqual((shown["capabilities"], shown["parameters"]), (["embedding"], ""))
 
 
 if __name__ == "__main__":

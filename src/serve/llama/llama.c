@@ -195,16 +195,6 @@ static ht_json *vectors_json(const ht_embeddings *e, const ht_embedding *one, co
     return rows;
 }
 
-/* A response holds thousands of bytes for each token, which may be one byte of the request. */
-static bool check_vectors(serve_call *c, const ht_embeddings *e, const ht_embed_options *o) {
-    enum { MOST_VECTORS = 8192 };
-    int64_t n = 0;
-    for (size_t i = 0; i < e->n; i++) n += e->embeddings[i].n_tokens;
-    if (o->pooling != HT_POOLING_NONE || n <= MOST_VECTORS) return true;
-    return serve_fail(&c->failure, 400, "content", "vectors of %lld tokens do not fit a response, at most %d do",
-                      (long long)n, MOST_VECTORS);
-}
-
 bool serve_llama_embedding(serve_call *c) {
     ht_embed_options o;
     ht_embeddings *e;
@@ -220,10 +210,6 @@ bool serve_llama_embedding(serve_call *c) {
     o.normalize = norm == 2;
     o.truncate = serve_flag(c->body, "truncate", false);
     if (!serve_embed_inputs(c, input, &o, &e)) return false;
-    if (!check_vectors(c, e, &o)) {
-        ht_embeddings_free(e);
-        return false;
-    }
     serve_report_truncated(c, e);
     ht_json *list = ht_json_new_array();
     for (size_t i = 0; i < e->n; i++)
