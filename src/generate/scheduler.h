@@ -29,7 +29,7 @@ typedef struct ht_step_job {
      * types [end] (NULL: 0). */
     int64_t end_out;
     const int32_t *type;
-    int32_t most_rows;    /* maximum rows in one step, 1 or more; the cache is sized for it */
+    int32_t most_rows; /* maximum rows in one step, 1 or more; the cache is sized for it */
     int32_t top_k; /* as in ht_step (device/step.h): `consume` may receive only the highest logits, this many or more */
     bool hidden;   /* wants hidden states after the final norm instead of logits; not with `alone` */
     const ht_lora_set *lora;
