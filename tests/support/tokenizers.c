@@ -60,7 +60,7 @@ ht_json *tokenizer_document(const ht_json *c) {
     ht_json_object_set(model, "vocab", ht_json_object_get(base, "vocab"));
     if (ht_json_object_get(base, "merges")) ht_json_object_set(model, "merges", ht_json_object_get(base, "merges"));
     const double scale = ht_json_number_value(ht_json_object_get(c, "scale"));
-    if (scale) ht_json_object_set_new(model, "vocab", scaled(ht_json_object_get(base, "vocab"), scale));
+    if (scale != 0) ht_json_object_set_new(model, "vocab", scaled(ht_json_object_get(base, "vocab"), scale));
     ht_json_object_set_new(whole, "model", model);
     return whole;
 }
