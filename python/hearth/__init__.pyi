@@ -211,7 +211,7 @@ class Model:
     def embed(self, texts: str | Sequence[str | Sequence[int]], *, pooling: str | None = None, normalize: bool = True, dimensions: int = 0, prompt: str | None = None, truncate: bool = False, adapters: Adapter | Sequence[Adapter | tuple[Adapter, float]] = ...) -> Any: ...
     def rerank(self, query: str, documents: Sequence[str], *, instruction: str | None = None, top_n: int | None = None, truncate: bool = False, document_tokens: int = 0, adapters: Adapter | Sequence[Adapter | tuple[Adapter, float]] = ...) -> list[Relevance]: ...
 class Relevance(NamedTuple):
-    index: int
+    document: int
     score: float
     logit: float
     tokens: int

@@ -15,9 +15,9 @@ _free = lib.declare("ht_ranking_free", None, POINTER(ht_ranking))
 
 
 class Relevance(NamedTuple):
-    """A document by its index, its score from 0 to 1, the logit that the score is the sigmoid of, and the tokens of its prompt."""
+    """The place of a document in the list, its score from 0 to 1, the logit that the score is the sigmoid of, and the tokens of its prompt."""
 
-    index: int
+    document: int
     score: float
     logit: float
     tokens: int

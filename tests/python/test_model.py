@@ -531,11 +531,11 @@ class Reranking(unittest.TestCase):
         """The logits of "yes" and "no" after the prompt."""
         texts = ["the world", "hello", "a"]
         found = self.model.rerank("hello", texts)
-        self.assertEqual(sorted(one.index for one in found), [0, 1, 2])
+        self.assertEqual(sorted(one.document for one in found), [0, 1, 2])
         self.assertEqual([one.logit for one in found], sorted((one.logit for one in found), reverse=True))
         yes, no = self.model.vocab_size - 2, self.model.vocab_size - 1
         for one in found:
-            ids = self.model.tokenize(f"<|im_start|>find: hello\n{texts[one.index]}<|im_end|>")
+            ids = self.model.tokenize(f"<|im_start|>find: hello\n{texts[one.document]}<|im_end|>")
             logits = self.model.logits(ids, last=True).tolist()
             self.assertAlmostEqual(one.logit, logits[yes] - logits[no], delta=1e-4)
             self.assertAlmostEqual(one.score, 1 / (1 + math.exp(-one.logit)), delta=1e-12)
@@ -557,10 +557,10 @@ class Reranking(unittest.TestCase):
         cases = [case for case in golden["cases"] if not case["most"] and "logit" in case]
         model = hearth.load(directory, threads=2, precision="reference")
         found = model.rerank(golden["query"], [case["document"] for case in cases])
-        self.assertEqual([one.index for one in found], sorted(range(len(cases)), key=lambda i: -cases[i]["logit"]))
+        self.assertEqual([one.document for one in found], sorted(range(len(cases)), key=lambda i: -cases[i]["logit"]))
         for one in found:
-            self.assertAlmostEqual(one.logit, cases[one.index]["logit"], delta=1e-4)
-            self.assertEqual(one.tokens, len(cases[one.index]["ids"]))
+            self.assertAlmostEqual(one.logit, cases[one.document]["logit"], delta=1e-4)
+            self.assertEqual(one.tokens, len(cases[one.document]["ids"]))
         self.assertRaisesRegex(hearth.Error, "take no instruction", model.rerank, "a", ["b"], instruction="find")
         self.assertRaisesRegex(hearth.Error, "not embeddings", model.embed, "a")
 

@@ -444,10 +444,10 @@ UNIT_TEST(poolings) {
             }
             const double wanted = pooling == HT_POOLING_LAST            ? (double)states[(N - 1) * hidden + d]
                                   : pooling == HT_POOLING_CLS           ? (double)states[d]
-                                  : pooling == HT_POOLING_MEAN          ? sum / N
+                                  : pooling == HT_POOLING_MEAN          ? sum / (double)N
                                   : pooling == HT_POOLING_MAX           ? most
-                                  : pooling == HT_POOLING_MEAN_SQRT_LEN ? sum / sqrt(N)
-                                                                        : weighted / (N * (N + 1) / 2);
+                                  : pooling == HT_POOLING_MEAN_SQRT_LEN ? sum / sqrt((double)N)
+                                                                        : weighted / (double)(N * (N + 1) / 2);
             assert_true(fabs((double)e->values[d] - wanted) < 1e-6 * fmax(1, fabs(wanted)));
         }
         ht_embeddings_free(e);
