@@ -52,7 +52,7 @@ ht_array *ht_batch_types(ht_ctx *c) { return c->pass ? c->pass->type : batch_val
 static int by_slot(const void *slot, const void *pair) { return strcmp(slot, ((const ht_adapter_pair *)pair)->slot); }
 
 static const ht_adapter_pair *adapter_for(const ht_ctx *c, const char *slot) {
-    if (!c->adapters || !slot) return NULL;
+    if (!c->adapters || !c->adapters->n || !slot) return NULL; /* without pairs there is no list */
     return bsearch(slot, c->adapters->pair, (size_t)c->adapters->n, sizeof *c->adapters->pair, by_slot);
 }
 

@@ -279,7 +279,7 @@ UNIT_TEST(default_prompts) {
 /* A query that fills the context leaves nothing for a document, truncated or not. */
 UNIT_TEST(long_queries) {
     static const char *const documents[] = {"a text", ""};
-    char query[400] = "";
+    char query[401] = "";
     ht_ranking *r;
     ht_model *m = load_golden("bert", cpu_device);
     for (int i = 0; i < 100; i++) strcat(query, "a b ");
