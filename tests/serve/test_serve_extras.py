@@ -146,6 +146,7 @@ class Completions(PlainTest):
         for row in one["embedding"]:
             self.assertAlmostEqual(sum(x * x for x in row), 1, places=4)
         self.refused(self.server.post("/v1/embeddings", input="a", pooling="none"), 400, "pooling")
+        self.refused(self.server.post("/v1/embeddings", input="a", prompt_name="query"), 400, "no prompt `query`")
         self.refused(self.server.post("/embedding", content=[list(range(4, 7)) * 1000] * 3, pooling="none"), 400, "more than 8192 tokens")
         with PlainServer(variant("unpooled.gguf", more=[("llama.pooling_type", tiny_model.U32, 0)])) as server:
             self.assertEqual(server.post("/embedding", content="hello the world").json, self.server.post("/embedding", content="hello the world", pooling="none").json)
