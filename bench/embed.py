@@ -148,7 +148,7 @@ def words_of_prose():
 
 
 def sentences(n, length=WORDS):
-    """English of half to one and a half times so many words."""
+    """English sentences of `words` words on average, from half to one and a half times as many."""
     words, rng = words_of_prose(), random.Random(1)
     return [" ".join(words[at : at + rng.randint(length // 2, length * 3 // 2)]) for at in
             (rng.randrange(len(words) - 2 * length) for _ in range(n))]  # fmt: skip
